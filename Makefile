@@ -1,0 +1,43 @@
+# Daily commands. Each sets up what it needs: a virtual environment in .venv, from pip, with the versions of constraints.txt.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help demo test check format bench docs clean
+
+help:
+	@echo "make demo     fill in removed images of handwritten digits; writes demo.png"
+	@echo "make test     lint, types, layers and all tests"
+	@echo "make check    lint, types and layers only"
+	@echo "make format   format the code"
+	@echo "make docs     draw the pictures of the documentation again"
+	@echo "make clean    remove the virtual environment, caches and compiled kernels"
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+demo: $(READY)
+	$(BIN)/python -m pcfi.demo
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check
+	$(BIN)/python -m pytest
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(READY)
+	$(BIN)/python docs/pictures.py
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis demo.png
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

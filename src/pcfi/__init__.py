@@ -1,0 +1,49 @@
+"""Fill in the missing node features of a graph, and say how far each filled value can be trusted.
+
+>>> import numpy as np, pcfi
+>>> features = np.array([[1.0], [np.nan], [3.0]])
+>>> pcfi.impute(features, [[0, 1], [1, 2]]).values.ravel()
+array([1., 2., 3.])
+"""
+
+from importlib.metadata import version as _version
+
+from pcfi.errors import (
+    DivergenceError,
+    FeatureError,
+    GraphError,
+    NotSettledWarning,
+    ParameterError,
+    PcfiError,
+    PcfiWarning,
+    UnreachableError,
+    UnreachableWarning,
+    UnsupportedTypeError,
+)
+from pcfi.graphs import Graph, prepare_graph
+from pcfi.hops import UNREACHABLE
+from pcfi.imputation import impute
+from pcfi.result import Imputation
+from pcfi.solvers import FixedSteps, UntilSettled
+
+__version__ = _version("pcfi")
+
+__all__ = [
+    "UNREACHABLE",
+    "DivergenceError",
+    "FeatureError",
+    "FixedSteps",
+    "Graph",
+    "GraphError",
+    "Imputation",
+    "NotSettledWarning",
+    "ParameterError",
+    "PcfiError",
+    "PcfiWarning",
+    "UnreachableError",
+    "UnreachableWarning",
+    "UnsupportedTypeError",
+    "UntilSettled",
+    "impute",
+    "prepare_graph",
+]

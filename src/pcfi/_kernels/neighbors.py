@@ -1,0 +1,30 @@
+"""Weighted mean of the known neighbours of each missing cell."""
+
+import numpy as np
+
+from pcfi._kernels.compiling import compiled
+
+
+@compiled
+def neighbour_means(links, values, known, out):
+    """Write the mean into the missing cells of `out` that have a known neighbour."""
+    masked = known.shape[0] > 0
+    n_channels = values.shape[1]
+    total = np.empty(n_channels)
+    weight = np.empty(n_channels)
+    for node in range(values.shape[0]):
+        total[:] = 0
+        weight[:] = 0
+        for edge in range(links.indptr[node], links.indptr[node + 1]):
+            neighbour = links.indices[edge]
+            flow = links.weights[edge] if links.weights.size else 1.0
+            for channel in range(n_channels):
+                value = values[neighbour, channel]
+                if known[neighbour, channel] if masked else value == value:
+                    total[channel] += flow * value
+                    weight[channel] += flow
+        for channel in range(n_channels):
+            value = values[node, channel]
+            is_known = known[node, channel] if masked else value == value
+            if not is_known and weight[channel] > 0:
+                out[node, channel] = total[channel] / weight[channel]

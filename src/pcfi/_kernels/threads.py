@@ -1,0 +1,36 @@
+"""Tasks -> results, on as many threads as numba is set to use, interruptible at any time."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+
+Stop = np.ndarray[Any, Any]
+Result = TypeVar("Result")
+
+
+def thread_count() -> int:
+    """How many threads kernels may use: numba's own setting."""
+    return int(numba.get_num_threads())
+
+
+def run(tasks: Sequence[Callable[[Stop], Result]], *, inline: bool = False) -> list[Result]:
+    """Run the tasks and return their results in order, whatever the number of threads.
+
+    Each task gets a flag that it hands to its kernels: when the run is interrupted, or one task fails, the flag is
+    raised and the kernels return early. `inline` runs tasks too small for a thread in the caller's own.
+    """
+    stop = np.zeros(1, dtype=np.uint8)
+    if inline:
+        return [task(stop) for task in tasks]
+    with ThreadPoolExecutor(max_workers=max(1, min(thread_count(), len(tasks)))) as pool:
+        futures = [pool.submit(task, stop) for task in tasks]
+        try:
+            wait(futures, return_when=FIRST_EXCEPTION)
+        finally:
+            stop[0] = not all(future.done() for future in futures)
+            if stop[0]:
+                pool.shutdown(wait=True, cancel_futures=True)
+        return [future.result() for future in futures]

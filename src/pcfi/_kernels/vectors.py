@@ -1,0 +1,148 @@
+"""Rows of a block as vector registers: `load`, arithmetic, `store`, for use inside compiled kernels.
+
+A block is a C-contiguous array of shape (nodes, lanes) whose rows are 64 bytes: 16 channels in float32, 8 in
+float64. A `Vector` holds one such row in registers, so a kernel can add up the rows of all neighbours of a node
+without touching memory for the running sum. LLVM turns the vectors into whatever the processor has.
+"""
+
+import operator
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic, models, overload, register_model
+
+ROW_BYTES = 64
+
+
+class Vector(types.Type):
+    """Numba type of one row of a block."""
+
+    def __init__(self, dtype: types.Float) -> None:
+        self.dtype = dtype
+        self.lanes = ROW_BYTES * 8 // dtype.bitwidth
+        super().__init__(name=f"Vector({dtype} x {self.lanes})")
+
+
+def _llvm_type(vector: Vector) -> ir.VectorType:
+    scalar = ir.FloatType() if vector.dtype.bitwidth == 32 else ir.DoubleType()
+    return ir.VectorType(scalar, vector.lanes)
+
+
+@register_model(Vector)
+class _VectorModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, vector: Vector) -> None:
+        super().__init__(manager, vector, _llvm_type(vector))
+
+
+def _row_pointer(context: Any, builder: Any, array_type: Any, array: Any, row: Any) -> Any:
+    data = context.make_array(array_type)(context, builder, array).data
+    vector = Vector(array_type.dtype)
+    offset = builder.mul(row, ir.Constant(row.type, vector.lanes))
+    return builder.bitcast(builder.gep(data, [offset]), _llvm_type(vector).as_pointer())
+
+
+def _alignment(array_type: Any) -> int:
+    return int(array_type.dtype.bitwidth // 8)
+
+
+@intrinsic
+def load(typing: Any, block: Any, row: Any) -> Any:
+    """Row `row` of `block`, as a vector."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = _row_pointer(context, builder, signature.args[0], args[0], args[1])
+        return builder.load(pointer, align=_alignment(signature.args[0]))
+
+    return Vector(block.dtype)(block, types.intp), build
+
+
+@intrinsic
+def store(typing: Any, block: Any, row: Any, vector: Any) -> Any:
+    """Write `vector` into row `row` of `block`."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = _row_pointer(context, builder, signature.args[0], args[0], args[1])
+        builder.store(args[2], pointer, align=_alignment(signature.args[0]))
+        return context.get_dummy_value()
+
+    return types.void(block, types.intp, vector), build
+
+
+@intrinsic
+def splat(typing: Any, block: Any, value: Any) -> Any:
+    """A vector with `value` in every lane, of the dtype of `block`."""
+    vector = Vector(block.dtype)
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        scalar = context.cast(builder, args[1], signature.args[1], vector.dtype)
+        shape = _llvm_type(vector)
+        index = ir.IntType(32)
+        single = builder.insert_element(ir.Constant(shape, ir.Undefined), scalar, ir.Constant(index, 0))
+        lanes = ir.Constant(ir.VectorType(index, vector.lanes), [0] * vector.lanes)
+        return builder.shuffle_vector(single, ir.Constant(shape, ir.Undefined), lanes)
+
+    return vector(block, value), build
+
+
+def _define_operator(symbol: Any, instruction: str) -> None:
+    """Give vectors the operator `symbol`, as one LLVM instruction; `contract` allows fused multiply-add."""
+
+    @intrinsic
+    def operation(typing: Any, left: Any, right: Any) -> Any:
+        def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return getattr(builder, instruction)(args[0], args[1], flags=("contract",))
+
+        return left(left, right), build
+
+    @overload(symbol, strict=False)
+    def _operator(left: Any, right: Any) -> Any:
+        both = isinstance(left, Vector) and isinstance(right, Vector)
+        return (lambda left, right: operation(left, right)) if both else None
+
+
+for _symbol, _instruction in (
+    (operator.add, "fadd"),
+    (operator.sub, "fsub"),
+    (operator.mul, "fmul"),
+    (operator.truediv, "fdiv"),
+):
+    _define_operator(_symbol, _instruction)
+
+
+def _call(builder: Any, name: str, vector: Vector, *args: Any) -> Any:
+    shape = _llvm_type(vector)
+    signature = ir.FunctionType(shape, [shape] * len(args))
+    full_name = f"llvm.{name}.v{vector.lanes}f{vector.dtype.bitwidth}"
+    return builder.call(cgutils.get_or_insert_function(builder.module, signature, full_name), args)
+
+
+@intrinsic
+def larger(typing: Any, left: Any, right: Any) -> Any:
+    """The larger of two vectors, lane by lane; NaN wins, so that it cannot hide."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _call(builder, "maximum", left, *args)
+
+    return left(left, right), build
+
+
+@intrinsic
+def magnitude(typing: Any, vector: Any) -> Any:
+    """Absolute value, lane by lane."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _call(builder, "fabs", vector, *args)
+
+    return vector(vector), build
+
+
+@intrinsic
+def where_positive(typing: Any, test: Any, chosen: Any, otherwise: Any) -> Any:
+    """`chosen` in the lanes where `test` > 0, `otherwise` in the rest."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        zero = ir.Constant(args[0].type, [ir.Constant(args[0].type.element, 0.0)] * test.lanes)
+        return builder.select(builder.fcmp_ordered(">", args[0], zero), args[1], args[2])
+
+    return chosen(test, chosen, otherwise), build

@@ -1,0 +1,117 @@
+"""The demo: 90 % of the images of handwritten digits are removed and filled in again. Run `python -m pcfi.demo`."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import pcfi
+
+Array = npt.NDArray[Any]
+
+METHODS = ("zero", "mean", "neighbors", "fp", "pcfi")
+NEIGHBOURS = 10
+MISSING_RATE = 0.9
+
+
+@dataclass(frozen=True, eq=False)
+class Digits:
+    """1,797 images of 8 x 8 pixels as nodes, linked to similar images; the pixels of most are taken away."""
+
+    images: Array
+    labels: Array
+    edges: Any
+    known: Array
+
+    @property
+    def features(self) -> Array:
+        """The images, NaN where they were taken away."""
+        return np.where(self.known, self.images, np.nan)
+
+
+def load_digits(seed: int = 0) -> Digits:
+    """Scikit-learn's digits; each is linked to its nearest neighbours among the full images."""
+    from sklearn.datasets import load_digits as load
+    from sklearn.neighbors import kneighbors_graph
+
+    data = load()
+    images = data.data.astype(np.float32)
+    edges = kneighbors_graph(images, NEIGHBOURS)
+    keep = np.random.default_rng(seed).random(len(images)) >= MISSING_RATE
+    return Digits(images, data.target, edges, np.broadcast_to(keep[:, None], images.shape))
+
+
+def compare(digits: Digits) -> tuple[list[tuple[str, float, float]], pcfi.Imputation]:
+    """Error on the removed pixels and time of each method; and the result of the last one, PCFI."""
+    rows = []
+    features, removed = digits.features, ~digits.known
+    graph = pcfi.prepare_graph(digits.edges)
+    for method in METHODS:
+        pcfi.impute(features, graph, method=method)  # compiles or loads the kernels
+        start = time.perf_counter()
+        result = pcfi.impute(features, graph, method=method)
+        seconds = time.perf_counter() - start
+        error = float(np.sqrt(np.mean((result.values - digits.images)[removed] ** 2)))
+        rows.append((method, error, seconds))
+    return rows, result
+
+
+def draw(digits: Digits, result: pcfi.Imputation, path: Path) -> None:
+    """Original, what was left, what PCFI filled in, and its confidence, for one image of each digit."""
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    import matplotlib.pyplot as plt
+
+    confidence, hops = result.confidence, result.hops
+    if confidence is None or hops is None:
+        raise ValueError("only PCFI has a confidence to draw")
+    chosen = _one_of_each(digits, hops[:, 0])
+    rows = {
+        "original": (digits.images, "gray_r", 16),
+        "what was left": (digits.features, "gray_r", 16),
+        "filled in": (result.values, "gray_r", 16),
+        "confidence": (confidence, "viridis", 1),
+    }
+    figure, axes = plt.subplots(len(rows), len(chosen), figsize=(10, 4.6))
+    for row, (name, (images, colours, top)) in zip(axes, rows.items(), strict=True):
+        row[0].set_ylabel(name, rotation=0, ha="right", va="center")
+        for axis, node in zip(row, chosen, strict=True):
+            axis.imshow(images[node].reshape(8, 8), cmap=colours, vmin=0, vmax=top)
+            axis.set(xticks=[], yticks=[], facecolor="#dde7f0")
+    for axis, node in zip(axes[-1], chosen, strict=True):
+        axis.set_xlabel(f"{hops[node, 0]} hop{'s' * (hops[node, 0] != 1)}\n{confidence[node, 0]:.3g}")
+    figure.suptitle("90 % of the images were removed; PCFI filled them in from the graph")
+    figure.savefig(path, dpi=150, bbox_inches="tight")
+    plt.close(figure)
+
+
+def _one_of_each(digits: Digits, hops: Array) -> list[int]:
+    """An image of each digit: the first was kept, the later ones are further and further from a kept one."""
+    farther = digits.labels * 10 // 25  # 0 to 9 want 0 to 3 hops
+    return [int(np.argmin(np.abs(hops - farther) + 99.0 * (digits.labels != digit))) for digit in range(10)]
+
+
+def main(picture: str = "demo.png") -> None:
+    """Run the demo: print the table, write the picture."""
+    digits = load_digits()
+    n_known = int(digits.known[:, 0].sum())
+    print(
+        f"{len(digits.images):,} images of handwritten digits are the nodes of a graph: each is linked to its\n"
+        f"{NEIGHBOURS} most similar images (by the full images, before any is taken away). The pixels of all but {n_known} are\n"
+        "then removed, and filled in again from the graph and the images that are left.\n"
+    )
+    rows, result = compare(digits)
+    print(f"{'method':<12}{'RMSE on removed pixels':>24}{'time':>12}")
+    for method, error, seconds in rows:
+        print(f"{method:<12}{error:>24.3f}{seconds * 1e3:>9.1f} ms")
+    print(f"\n{result}\n")
+    draw(digits, result, Path(picture))
+    print(f"Look at {picture}: original, what was left, what PCFI filled in, confidence.")
+
+
+if __name__ == "__main__":
+    main()

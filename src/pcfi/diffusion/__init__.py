@@ -1,0 +1,102 @@
+"""Stage 1: hops -> filled channels, by one loop for every method, over blocks of channels.
+
+Both confidence-weighted diffusion (PCFI) and Feature Propagation are, in the right scale, the same recursion. With
+y = scale o x, A the adjacency and w the weight of a self-loop, one step is
+
+    y <- (A y + w y) / (d + w),      then reset the known cells
+
+    PCFI                   scale = xi = alpha^hops      d_i = sum_j a_ij xi_j / xi_i      (paper, eq. 3-5)
+    Feature Propagation    scale = (degree + w)^-1/2    d_i = degree_i
+
+and its steady state solves (diag(d) - A) y = 0 at the missing cells, whatever w.
+
+A channel goes one of three ways. Most go in blocks, scaled (`scaled`). A pattern with few sources and many channels
+diffuses the identity on its sources, once, and multiplies by their values (`influence`). Very deep graphs, where the
+scale would underflow, and steady states of directed graphs go pattern by pattern with relative weights (`relative`).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi.diffusion.job import Job, Outcome, Weighting, confidence_weighting, degree_weighting
+from pcfi.errors import DivergenceError
+from pcfi.hops import Hops
+from pcfi.problem import Problem
+from pcfi.progress import progress_bar
+from pcfi.solvers import Solver, UntilSettled
+
+__all__ = ["Outcome", "confidence_weighting", "degree_weighting", "diffuse"]
+
+Array = npt.NDArray[Any]
+
+INFLUENCE_PAYS = 4  # channels per source from which a pattern goes through its influence matrix
+
+
+def diffuse(
+    problem: Problem,
+    hops: Hops,
+    weighting: Weighting,
+    solver: Solver,
+    out: Array,
+    *,
+    self_loops: bool = True,
+    progress: bool = False,
+) -> Outcome:
+    """Fill the missing reachable cells of `out`, which holds the known values already.
+
+    Channels that are silent (all known values 0) or, in a steady state that keeps constants, constant are left as
+    they are: `out` must hold that constant in their missing cells.
+    """
+    active = _active_channels(problem, hops, weighting, solver)
+    with progress_bar("diffuse", len(active), show=progress) as advance:
+        dtype = _arithmetic(problem, solver)
+        job = Job(problem, hops, weighting, solver, float(self_loops), dtype, out, advance)
+        outcomes = [route(job, chosen) for route, chosen in _routes(job, active)]
+    outcome = Outcome.worst(outcomes)
+    if not np.isfinite(outcome.residual):
+        raise DivergenceError(
+            "the diffusion left the finite numbers: the known values or the edge weights span too many magnitudes"
+        )
+    return outcome
+
+
+def _active_channels(problem: Problem, hops: Hops, weighting: Weighting, solver: Solver) -> Array:
+    channels = problem.channels
+    keeps_constants = weighting.keeps_constants and isinstance(solver, UntilSettled)
+    idle = channels.constant if keeps_constants else channels.silent
+    n_missing = problem.values.shape[0] - channels.n_known - hops.n_unreachable[hops.patterns]
+    return np.flatnonzero((n_missing > 0) & ~idle)
+
+
+def _arithmetic(problem: Problem, solver: Solver) -> npt.DTypeLike:
+    """float32 for float32 values where it is safe, float64 otherwise."""
+    wide = isinstance(solver, UntilSettled) and solver.rtol < 1e-5
+    weights = problem.graph.weights
+    if weights is not None and len(weights):
+        wide = wide or weights.max() > 1e18 or weights.min() < 1e-18
+    return np.float64 if wide else problem.values.dtype
+
+
+Route = Callable[[Job, Array], Outcome]
+
+
+def _routes(job: Job, active: Array) -> list[tuple[Route, Array]]:
+    from pcfi.diffusion import influence, relative, scaled
+
+    smallest = job.weighting.by_hops[job.hops.n_levels]
+    vanishes = smallest < 1e3 * np.finfo(job.dtype).tiny
+    directed = job.settles and job.problem.graph.directed
+    if vanishes or directed:
+        return [(relative.diffuse, active)]
+    patterns = job.hops.patterns[active]
+    n_channels = np.bincount(patterns, minlength=job.hops.codes.shape[1])
+    n_sources = job.problem.channels.n_known[job.problem.channels.representatives]
+    pays = n_channels >= INFLUENCE_PAYS * n_sources
+    through_sources = pays[patterns]
+    routes: list[tuple[Route, Array]] = [
+        (influence.diffuse, active[patterns == pattern]) for pattern in np.unique(patterns[through_sources])
+    ]
+    return [*routes, (scaled.diffuse, active[~through_sources])]

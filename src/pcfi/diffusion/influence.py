@@ -1,0 +1,92 @@
+"""Few sources, many channels: diffuse the identity on the sources once, then multiply by their values.
+
+Diffusion is linear in the known values of a pattern: x = H x_k, H the influence of each source on each node.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi._kernels.blocks import close_influence, lanes_of, open_influence
+from pcfi._kernels.influence import place_rows, row_moves
+from pcfi._kernels.threads import run
+from pcfi.diffusion.job import Job, Outcome
+from pcfi.diffusion.scaled import SMALL, Arena, bounds_of, links_of, prepare, scale_of, solve
+from pcfi.solvers import FixedSteps
+
+Array = npt.NDArray[Any]
+
+ROWS_AT_A_TIME = 4096
+
+
+def diffuse(job: Job, chosen: Array) -> Outcome:
+    """Fill the chosen channels of `job.out`, which all have the same pattern."""
+    pattern = int(job.hops.patterns[chosen[0]])
+    hops = job.hops.codes[:, pattern]
+    sources = np.flatnonzero(hops == 0).astype(np.int32)
+    influence, outcome = influence_of(job, pattern, sources)
+    channels = job.problem.channels
+    # the middle of the range: no known value is further from it than half the spread
+    shift = (channels.low[chosen] / 2 + channels.high[chosen] / 2) if job.centred else np.zeros(len(chosen))
+    known = (job.problem.values[np.ix_(sources, chosen)] - shift).astype(job.dtype)
+    free = np.flatnonzero((hops > 0) & (hops <= job.hops.n_levels)).astype(np.int32)
+    bounds = bounds_of(job, chosen)
+    for start in range(0, len(free), ROWS_AT_A_TIME):
+        rows = free[start : start + ROWS_AT_A_TIME]
+        place_rows(influence[rows] @ known, rows, chosen, shift, bounds, job.out)
+    job.advance(len(chosen))
+    return outcome
+
+
+def influence_of(job: Job, pattern: int, sources: Array) -> tuple[Array, Outcome]:
+    """Influence of each source on each node, settled so far that every channel meets the solver's rtol."""
+    if isinstance(job.solver, FixedSteps):
+        return _solve_identity(job, pattern, sources, 0.0)
+    rtol = wanted = job.solver.rtol
+    while True:
+        influence, outcome = _solve_identity(job, pattern, sources, rtol)
+        out_of_reach = outcome.steps >= job.solver.max_steps or rtol < 1e-4 * wanted
+        if outcome.residual <= wanted or out_of_reach:
+            return influence, outcome
+        rtol *= 0.7 * wanted / outcome.residual
+
+
+def _solve_identity(job: Job, pattern: int, sources: Array, rtol: float) -> tuple[Array, Outcome]:
+    """The influence matrix with each column settled to `rtol`, and a bound on the residual of any channel.
+
+    A channel's residual at a node is the sum over sources of (column residual) * (known value - shift), so half the
+    sum of the absolute column residuals bounds it, relative to the channel's range.
+    """
+    links, scale = links_of(job), scale_of(job)
+    n_nodes = job.problem.graph.n_nodes
+    arena = Arena(n_nodes, job.dtype)
+    lanes = lanes_of(job.dtype)
+    influence = np.empty((n_nodes, len(sources)), dtype=job.dtype)
+    patterns = np.full(lanes, pattern)
+
+    def solve_block(start: int) -> Callable[[Any], tuple[int, Array]]:
+        part = sources[start : start + lanes]
+
+        def task(stop: Any) -> tuple[int, Array]:
+            blocks = arena.take()
+
+            def fill(scales: Array, solution: Array) -> None:
+                open_influence(part, job.hops.codes, pattern, scale, scales, solution)
+
+            block = prepare(job, links, patterns, blocks, fill)
+            result, steps, _ = solve(job, links, block, rtol, stop)
+            close_influence(result, block.scales, influence[:, start : start + len(part)])
+            moves = np.zeros(n_nodes)
+            row_moves(links, block.rows, result, block.diagonal, block.scales, moves)
+            arena.give_back(blocks)
+            return int(steps.max()), moves
+
+        return task
+
+    inline = len(links.indices) * len(sources) < SMALL
+    parts = run([solve_block(start) for start in range(0, len(sources), lanes)], inline=inline)
+    steps = max(taken for taken, _ in parts)
+    bound = np.sum([moves for _, moves in parts], axis=0).max()
+    return influence, Outcome(steps, float(bound) / (2 if job.centred else 1))

@@ -1,0 +1,104 @@
+"""What a diffusion is given and what it reports: `Weighting`, `Job`, `Outcome`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi.errors import DivergenceError
+from pcfi.graphs import Graph
+from pcfi.hops import Hops
+from pcfi.problem import Problem
+from pcfi.progress import Advance
+from pcfi.solvers import Solver, UntilSettled
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Weighting:
+    """What a method multiplies values with before they flow: scale(cell) = by_hops[hops] * by_node[node].
+
+    Attributes
+    ----------
+    by_hops : ndarray, float64
+        One entry per number of hops, and a last one, 0, for unreachable cells.
+    by_node : ndarray, float64
+    degree : ndarray or None
+        The diagonal d; None if it follows from the scale.
+    alpha : float
+        Ratio of two successive entries of `by_hops`.
+    keeps_constants : bool
+        Whether the steady state of a constant channel is that constant; then values stay within the known range.
+    """
+
+    by_hops: Array
+    by_node: Array
+    degree: Array | None
+    alpha: float
+    keeps_constants: bool
+
+
+def confidence_weighting(graph: Graph, hops: Hops, alpha: float) -> Weighting:
+    """PCFI: values flow in proportion to their confidence."""
+    by_hops = hops.confidence_by_code(alpha, np.float64)
+    return Weighting(by_hops, np.ones(graph.n_nodes), None, alpha, keeps_constants=True)
+
+
+def degree_weighting(graph: Graph, hops: Hops, self_loops: bool) -> Weighting:
+    """Feature Propagation: D^-1/2 A D^-1/2, D the degree (self-loop included if there is one)."""
+    with np.errstate(divide="ignore"):
+        by_node = 1.0 / np.sqrt(graph.degree + self_loops)
+    by_node[~np.isfinite(by_node)] = 0.0
+    return Weighting(hops.confidence_by_code(1.0, np.float64), by_node, graph.degree, 1.0, keeps_constants=False)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a diffusion went: the most steps of any channel, the largest relative |x - Px|."""
+
+    steps: int = 0
+    residual: float = 0.0
+
+    @staticmethod
+    def worst(outcomes: Sequence["Outcome"]) -> "Outcome":
+        """The outcome of all parts together."""
+        steps = max((outcome.steps for outcome in outcomes), default=0)
+        return Outcome(steps, float(np.max([outcome.residual for outcome in outcomes], initial=0.0)))
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """Everything a route needs: the problem, the way of weighting, the solver, and the array to write into."""
+
+    problem: Problem
+    hops: Hops
+    weighting: Weighting
+    solver: Solver
+    self_weight: float
+    dtype: npt.DTypeLike
+    out: Array
+    advance: Advance
+
+    @property
+    def settles(self) -> bool:
+        """Whether the steady state is wanted."""
+        return isinstance(self.solver, UntilSettled)
+
+    @property
+    def centred(self) -> bool:
+        """Whether channels are shifted before they diffuse: the steady state allows it, a start at zero does not."""
+        return self.settles and self.weighting.keeps_constants
+
+    def spread(self, chosen: Array) -> Array:
+        """Range of the known values of the chosen channels, or their magnitude if the range is 0, in float64."""
+        low = self.problem.channels.low[chosen].astype(np.float64)
+        high = self.problem.channels.high[chosen].astype(np.float64)
+        with np.errstate(over="ignore"):
+            spread = np.where(high > low, high - low, np.abs(high))
+        if not np.isfinite(spread).all():
+            channel = chosen[np.flatnonzero(~np.isfinite(spread))[0]]
+            raise DivergenceError(f"the known values of channel {channel} span more than a float64 holds: rescale it")
+        return spread

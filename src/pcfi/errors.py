@@ -1,0 +1,56 @@
+"""What can go wrong, as one exception tree; every error is also a ValueError or a TypeError.
+
+PcfiError
+├── FeatureError (ValueError)          features or the known mask
+├── GraphError (ValueError)            edges, weights, sizes
+├── ParameterError (ValueError)        alpha, beta, solver, method, ...
+├── UnreachableError (ValueError)      unreachable="error" and there are such cells
+├── DivergenceError (ValueError)       the arithmetic left the finite numbers
+└── UnsupportedTypeError (TypeError)   a container we do not know
+
+PcfiWarning (UserWarning)
+├── UnreachableWarning                 cells that no source can reach
+└── NotSettledWarning                  the steady state was not reached within max_steps
+
+A message says what is wrong, what was given, what is allowed and what to do.
+"""
+
+
+class PcfiError(Exception):
+    """Base of all errors that pcfi raises on purpose."""
+
+
+class FeatureError(PcfiError, ValueError):
+    """The features or the known mask cannot be used."""
+
+
+class GraphError(PcfiError, ValueError):
+    """The graph cannot be used."""
+
+
+class ParameterError(PcfiError, ValueError):
+    """A parameter is outside its allowed values."""
+
+
+class UnreachableError(PcfiError, ValueError):
+    """Some missing cells cannot be reached from any source, and the caller asked for an error."""
+
+
+class DivergenceError(PcfiError, ValueError):
+    """A computed value is not finite."""
+
+
+class UnsupportedTypeError(PcfiError, TypeError):
+    """The features or the graph came in a type that pcfi does not know."""
+
+
+class PcfiWarning(UserWarning):
+    """Base of all warnings that pcfi issues."""
+
+
+class UnreachableWarning(PcfiWarning):
+    """Some missing cells cannot be reached from any source; they hold what `unreachable` says."""
+
+
+class NotSettledWarning(PcfiWarning):
+    """The steady state was not reached within `max_steps`."""

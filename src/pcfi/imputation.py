@@ -1,0 +1,315 @@
+"""`impute`: features with missing cells and a graph -> an `Imputation`, the stages in order."""
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi.channels import share
+from pcfi.diffusion import Outcome, confidence_weighting, degree_weighting, diffuse
+from pcfi.errors import NotSettledWarning, ParameterError, UnreachableError, UnreachableWarning
+from pcfi.graphs import GraphLike
+from pcfi.hops import Hops, count_hops
+from pcfi.neighbors import fill_from_neighbors
+from pcfi.problem import Problem, read_problem
+from pcfi.result import Imputation
+from pcfi.solvers import FixedSteps, Solver, UntilSettled, check_solver
+
+Array = npt.NDArray[Any]
+
+UNREACHABLE_POLICIES = ("mean", "zero", "nan", "error")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The checked parameters of one call."""
+
+    method: str
+    alpha: float
+    beta: float
+    solver: Solver
+    standardize: bool
+    unreachable: str
+    self_loops: bool
+    progress: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Filled:
+    """What a method hands back: the filled array and how it went."""
+
+    values: Array
+    outcome: Outcome | None = None
+    hops: Hops | None = None
+
+
+def impute(
+    features: Any,
+    graph: GraphLike,
+    *,
+    method: str = "pcfi",
+    alpha: float = 0.5,
+    beta: float = 0.1,
+    solver: Solver = UntilSettled(),  # noqa: B008  a frozen value
+    known: Any = None,
+    standardize: bool | None = None,
+    unreachable: str = "mean",
+    directed: bool = False,
+    self_loops: bool = True,
+    progress: bool = False,
+) -> Imputation:
+    """Fill the missing node features of a graph, and say how far each filled value can be trusted.
+
+    Parameters
+    ----------
+    features : array of shape (n_nodes, n_channels)
+        numpy (float32, float64; integers are all known), nested lists, or scipy sparse together with `known`.
+        NaN is missing unless `known` is given.
+    graph : scipy sparse adjacency, (2, E) edge index, (edge_index, weights), or Graph
+        See `prepare_graph`.
+    method : {"pcfi", "fp", "neighbors", "mean", "zero"}, default="pcfi"
+        PCFI; Feature Propagation; the mean of the known neighbours (the channel's mean where there is none); the
+        channel's mean; zero.
+    alpha : float, default=0.5
+        Confidence in a value falls by this factor with every hop from its nearest source, 0 < alpha <= 1; 1 treats
+        all cells alike. Used by "pcfi" only.
+    beta : float, default=0.1
+        How strongly channels share what they know with each other, beta >= 0; 0 switches the second stage off. Used by
+        "pcfi" only.
+    solver : FixedSteps or UntilSettled, default=UntilSettled(rtol=1e-4, max_steps=1000)
+        Diffuse until the values have settled, or for a number of steps as in the paper.
+    known : boolean array of the shape of features, default=None
+        True = known. What stands in a cell that is not known is ignored. None: everything but NaN is known.
+    standardize : bool, default=None
+        Whether channels share in units of their standard deviation, so that their scales do not matter. None means
+        False, as in the paper.
+    unreachable : {"mean", "zero", "nan", "error"}, default="mean"
+        What a missing cell gets that no source can reach: the mean of its channel's known values (0 if it has none),
+        0, NaN, or an error for the whole call.
+    directed : bool, default=False
+        Whether values flow only along the direction of the edges.
+    self_loops : bool, default=True
+        Whether each node counts as its own neighbour, with weight 1. Does not change the steady state of "pcfi"; it
+        does change `FixedSteps` and "fp".
+    progress : bool, default=False
+        Whether to show progress bars.
+
+    Returns
+    -------
+    Imputation
+        `values`, `confidence`, `hops`, and how it went.
+
+    Examples
+    --------
+    A path of four nodes; the two in the middle are missing.
+
+    >>> import numpy as np, pcfi
+    >>> features = np.array([[0.0], [np.nan], [np.nan], [3.0]])
+    >>> result = pcfi.impute(features, [[0, 1, 2], [1, 2, 3]], alpha=0.5)
+    >>> result.values.ravel().round(3)
+    array([0.  , 0.75, 2.25, 3.  ])
+    >>> result.confidence.ravel()
+    array([1. , 0.5, 0.5, 1. ])
+    """
+    settings = _check_settings(method, alpha, beta, solver, standardize, unreachable, self_loops, progress)
+    problem = read_problem(features, graph, known, directed=directed)
+    if problem.n_missing == 0:
+        return _report(problem, settings, Filled(problem.values.copy()), "Nothing was missing.")
+    filled = METHODS[settings.method](problem, settings)
+    return _report(problem, settings, filled, _status(settings, filled))
+
+
+def _pcfi(problem: Problem, settings: Settings) -> Filled:
+    hops = _hops(problem, settings)
+    out = _start(problem)
+    weighting = confidence_weighting(problem.graph, hops, settings.alpha)
+    outcome = diffuse(
+        problem,
+        hops,
+        weighting,
+        settings.solver,
+        out,
+        self_loops=settings.self_loops,
+        progress=settings.progress,
+    )
+    idle = problem.channels.constant if isinstance(settings.solver, UntilSettled) else problem.channels.silent
+    share(
+        out,
+        hops,
+        np.flatnonzero(~idle),
+        alpha=settings.alpha,
+        beta=settings.beta,
+        standardize=settings.standardize,
+        progress=settings.progress,
+    )
+    return Filled(_place_unreachable(problem, settings, hops, out), outcome, hops)
+
+
+def _feature_propagation(problem: Problem, settings: Settings) -> Filled:
+    hops = _hops(problem, settings)
+    out = _start(problem)
+    weighting = degree_weighting(problem.graph, hops, settings.self_loops)
+    outcome = diffuse(
+        problem,
+        hops,
+        weighting,
+        settings.solver,
+        out,
+        self_loops=settings.self_loops,
+        progress=settings.progress,
+    )
+    return Filled(_place_unreachable(problem, settings, hops, out), outcome, hops)
+
+
+def _neighbors(problem: Problem, settings: Settings) -> Filled:
+    filled = _mean(problem, settings)
+    fill_from_neighbors(problem, filled.values)
+    return filled
+
+
+def _mean(problem: Problem, settings: Settings) -> Filled:
+    empty = problem.channels.n_known == 0
+    _note_unreachable(int(empty.sum()) * len(problem.values), int(empty.sum()), problem, settings)
+    fill = np.where(empty, _policy_values(problem, settings), problem.channels.mean)
+    return Filled(_start(problem, fill))
+
+
+def _zero(problem: Problem, _settings: Settings) -> Filled:
+    return Filled(_start(problem, np.zeros(problem.values.shape[1])))
+
+
+METHODS: dict[str, Callable[[Problem, Settings], Filled]] = {
+    "pcfi": _pcfi,
+    "fp": _feature_propagation,
+    "neighbors": _neighbors,
+    "mean": _mean,
+    "zero": _zero,
+}
+
+
+def _hops(problem: Problem, settings: Settings) -> Hops:
+    hops = count_hops(problem, progress=settings.progress)
+    _note_unreachable(hops.unreachable_cells, int((problem.channels.n_known == 0).sum()), problem, settings)
+    return hops
+
+
+def _start(problem: Problem, fill: Array | None = None) -> Array:
+    """A new array with the known values, and `fill` (by default the mean) in the missing cells of each channel."""
+    from pcfi._kernels.survey import copy_known
+
+    fill = problem.channels.mean if fill is None else fill
+    out = np.empty_like(problem.values)
+    copy_known(problem.values, problem.mask, fill.astype(out.dtype), out)
+    return out
+
+
+def _place_unreachable(problem: Problem, settings: Settings, hops: Hops, out: Array) -> Array:
+    """Put what the policy says into the unreachable cells (they hold the mean until now)."""
+    if hops.unreachable_cells and settings.unreachable != "mean":
+        fill = _policy_values(problem, settings).astype(out.dtype)
+        for channel in np.flatnonzero(hops.n_unreachable[hops.patterns]):
+            out[hops.codes[:, hops.patterns[channel]] > hops.n_levels, channel] = fill[channel]
+    return out
+
+
+def _policy_values(problem: Problem, settings: Settings) -> Array:
+    if settings.unreachable == "mean":
+        return problem.channels.mean
+    return np.full(problem.values.shape[1], np.nan if settings.unreachable == "nan" else 0.0)
+
+
+def _note_unreachable(n_cells: int, n_empty: int, problem: Problem, settings: Settings) -> None:
+    if n_cells == 0:
+        return
+    text = f"{n_cells:,} of {problem.n_missing:,} missing cells cannot be reached from any known cell of their channel"
+    if n_empty:
+        text += f" ({n_empty:,} channels have no known value at all)"
+    if settings.unreachable == "error":
+        raise UnreachableError(f"{text}: choose unreachable='mean', 'zero' or 'nan' to go on")
+    filling = {"mean": "the channel's mean (0 if it has none)", "zero": "0", "nan": "NaN"}[settings.unreachable]
+    warnings.warn(f"{text}; they hold {filling}, with confidence 0", UnreachableWarning, stacklevel=5)
+
+
+def _status(settings: Settings, filled: Filled) -> str:
+    if filled.outcome is None:
+        what = {"zero": "0", "mean": "its channel's mean", "neighbors": "the mean of its known neighbours"}
+        return f"Every missing cell holds {what[settings.method]}."
+    steps, residual = filled.outcome.steps, filled.outcome.residual
+    further = f"one further step would move no cell by more than {residual:.1e} of its channel's range"
+    if isinstance(settings.solver, FixedSteps):
+        return f"Took {steps} steps, as asked: {further}."
+    settled = residual <= settings.solver.rtol
+    return f"{'Settled' if settled else 'Not settled'} after {steps} steps: {further}."
+
+
+def _report(problem: Problem, settings: Settings, filled: Filled, status: str) -> Imputation:
+    outcome = filled.outcome or Outcome()
+    solver = settings.solver
+    converged = isinstance(solver, FixedSteps) or outcome.residual <= solver.rtol
+    if not converged:
+        advice = "raise max_steps, loosen rtol, or use a smaller alpha"
+        warnings.warn(f"{status} To settle it, {advice}.", NotSettledWarning, stacklevel=3)
+    is_pcfi = settings.method == "pcfi"
+    has_hops = filled.hops is not None
+    empty = (problem.channels.n_known == 0) & (settings.method != "zero") & (problem.n_missing > 0)
+    n_unreachable = filled.hops.unreachable_cells if filled.hops is not None else int(empty.sum()) * len(problem.values)
+    return Imputation(
+        values=problem.restore(filled.values),
+        method=settings.method,
+        alpha=settings.alpha if is_pcfi else None,
+        beta=settings.beta if is_pcfi else None,
+        steps=outcome.steps,
+        residual=outcome.residual,
+        status=status,
+        converged=converged,
+        n_missing=problem.n_missing,
+        n_unreachable=n_unreachable,
+        shape=(problem.values.shape[0], problem.values.shape[1]),
+        _hops=filled.hops if has_hops else None,
+        _unreachable_channels=empty,
+    )
+
+
+def _check_settings(
+    method: object,
+    alpha: object,
+    beta: object,
+    solver: object,
+    standardize: object,
+    unreachable: object,
+    self_loops: object,
+    progress: object,
+) -> Settings:
+    if method not in METHODS:
+        raise ParameterError(f"method must be one of {', '.join(map(repr, METHODS))}, got {method!r}")
+    if unreachable not in UNREACHABLE_POLICIES:
+        raise ParameterError(
+            f"unreachable must be one of {', '.join(map(repr, UNREACHABLE_POLICIES))}, got {unreachable!r}"
+        )
+    return Settings(
+        method=str(method),
+        alpha=_check_number("alpha", alpha, "greater than 0 and at most 1", lambda number: 0 < number <= 1),
+        beta=_check_number("beta", beta, "finite and at least 0", lambda number: 0 <= number < math.inf),
+        solver=check_solver(solver),
+        standardize=_check_flag("standardize", False if standardize is None else standardize),
+        unreachable=str(unreachable),
+        self_loops=_check_flag("self_loops", self_loops),
+        progress=_check_flag("progress", progress),
+    )
+
+
+def _check_number(name: str, value: object, allowed: str, test: Callable[[float], bool]) -> float:
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real) or not test(float(value)):
+        raise ParameterError(f"{name} must be a number {allowed}, got {value!r}")
+    return float(value)
+
+
+def _check_flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise ParameterError(f"{name} must be True or False, got {value!r}")
+    return bool(value)

@@ -1,0 +1,20 @@
+"""The plain neighbour fill: each missing cell takes the weighted mean of its known neighbours."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi.problem import Problem
+
+Array = npt.NDArray[Any]
+
+
+def fill_from_neighbors(problem: Problem, out: Array) -> None:
+    """Fill the missing cells of `out` that have a known neighbour; the others stay as they are."""
+    from pcfi._kernels.blocks import Links
+    from pcfi._kernels.neighbors import neighbour_means
+
+    graph = problem.graph
+    links = Links(graph.indptr, graph.indices, graph.weights_as(np.float64))
+    neighbour_means(links, problem.values, problem.mask, out)

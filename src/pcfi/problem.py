@@ -1,0 +1,178 @@
+"""Features, known mask and graph -> `Problem`: checked once, here, and never again downstream."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi.errors import FeatureError, UnsupportedTypeError
+from pcfi.graphs import Graph, GraphLike, prepare_graph
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Channels:
+    """Facts about each channel, from its known cells, and how channels group into patterns.
+
+    Attributes
+    ----------
+    n_known : ndarray of int, one per channel
+    low, high, mean : ndarray
+        Range and mean of the known values; 0 for a channel without any.
+    patterns : ndarray of int, one per channel
+        Pattern of each channel: channels with the same known nodes share one.
+    representatives : ndarray of int, one per pattern
+        A channel of each pattern.
+    """
+
+    n_known: Array
+    low: Array
+    high: Array
+    mean: Array
+    patterns: Array
+    representatives: Array
+
+    @property
+    def constant(self) -> Array:
+        """Channels whose known values are all equal (or that have none)."""
+        return np.asarray(self.low == self.high)
+
+    @property
+    def silent(self) -> Array:
+        """Channels whose known values are all zero (or that have none)."""
+        return np.asarray((self.low == 0) & (self.high == 0))
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A feature matrix with missing cells on a graph. Nothing in it is ever written to.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_nodes, n_channels), float32 or float64
+        The features; what stands in missing cells has no meaning.
+    mask : ndarray of bool
+        True = known. Without rows if NaN decides.
+    graph : Graph
+    channels : Channels
+    restore : callable
+        Turns a filled array into the container and dtype that came in.
+    """
+
+    values: Array
+    mask: Array
+    graph: Graph
+    channels: Channels
+    restore: Callable[[Array], Any]
+
+    @property
+    def n_missing(self) -> int:
+        """Number of missing cells."""
+        return int(self.values.size - self.channels.n_known.sum())
+
+
+def read_problem(features: Any, graph: GraphLike, known: Any = None, *, directed: bool = False) -> Problem:
+    """Check `features`, `known` and `graph`, and put them into a `Problem`."""
+    values, restore = _read_features(features, known)
+    mask = _read_known(known, values.shape)
+    prepared = prepare_graph(graph, values.shape[0], directed=directed)
+    return Problem(values, mask, prepared, _survey(values, mask), restore)
+
+
+def _read_features(features: Any, known: Any) -> tuple[Array, Callable[[Array], Any]]:
+    values = _to_array(features, known)
+    if values.ndim != 2:
+        raise FeatureError(
+            f"features must be 2-D (nodes x channels), got shape {values.shape}"
+            + (": for one channel pass features[:, None]" if values.ndim == 1 else "")
+        )
+    if values.shape[0] == 0:
+        raise FeatureError("features has no rows: one row per node is needed")
+    dtype = _working_dtype(values.dtype)
+    original = values.dtype if values.dtype == np.float16 else dtype
+    return np.ascontiguousarray(values, dtype=dtype), lambda filled: filled.astype(original, copy=False)
+
+
+def _to_array(features: Any, known: Any) -> Array:
+    if isinstance(features, np.ma.MaskedArray):
+        raise UnsupportedTypeError(
+            "features is a masked array: pass features.data with known=~np.ma.getmaskarray(features)"
+        )
+    if hasattr(features, "toarray") and hasattr(features, "nnz"):
+        if known is None:
+            raise FeatureError(
+                "features is sparse, which cannot tell missing from zero: pass known= (True = known) as well"
+            )
+        return np.asarray(features.toarray())
+    if not isinstance(features, np.ndarray | list | tuple):
+        name = f"{type(features).__module__}.{type(features).__qualname__}"
+        raise UnsupportedTypeError(
+            f"features is a {name}, which pcfi does not know: pass a numpy array, nested lists, or a scipy sparse "
+            "matrix together with known="
+        )
+    try:
+        return np.asarray(features)
+    except ValueError as error:
+        raise FeatureError(
+            f"features has rows of different lengths ({error}): every node needs every channel"
+        ) from None
+
+
+def _working_dtype(dtype: np.dtype[Any]) -> npt.DTypeLike:
+    if dtype.kind in "iub":
+        return np.float64
+    if dtype.kind == "f" and dtype.itemsize <= 8:
+        return np.float64 if dtype.itemsize == 8 else np.float32
+    raise FeatureError(f"features must be real numbers of at most 64 bits, got dtype {dtype}: convert it to float64")
+
+
+def _read_known(known: Any, shape: tuple[int, ...]) -> Array:
+    if known is None:
+        return np.empty((0, 0), dtype=np.bool_)
+    mask = np.asarray(known.toarray() if hasattr(known, "toarray") else known)
+    if mask.dtype != np.bool_:
+        raise FeatureError(
+            f"known must be a boolean mask (True = known), got dtype {mask.dtype}: use known.astype(bool)"
+        )
+    if mask.shape != shape:
+        raise FeatureError(f"known has shape {mask.shape}, but features has shape {shape}: both must be the same")
+    return np.ascontiguousarray(mask)
+
+
+def _survey(values: Array, mask: Array) -> Channels:
+    from pcfi._kernels.survey import survey
+
+    n_channels = values.shape[1]
+    n_known = np.zeros(n_channels, dtype=np.int64)
+    low = np.full(n_channels, np.inf, dtype=values.dtype)
+    high = np.full(n_channels, -np.inf, dtype=values.dtype)
+    total = np.zeros(n_channels)
+    keys = np.zeros((n_channels, 2), dtype=np.uint64)
+    survey(values, mask, n_known, low, high, total, keys)
+    empty = n_known == 0
+    low[empty] = high[empty] = 0
+    # a sum that is not finite comes from a NaN said to be known, from infinity, or from huge but finite values
+    if not (np.isfinite(low).all() and np.isfinite(high).all() and np.isfinite(total).all()):
+        _refuse_non_finite(values, mask)
+    mean = np.clip(total / np.maximum(n_known, 1), low, high)
+    _, representatives, patterns = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(representatives)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return Channels(n_known, low, high, mean, rank[patterns.ravel()], representatives[order])
+
+
+def _refuse_non_finite(values: Array, mask: Array) -> None:
+    wrong = (mask & ~np.isfinite(values)) if len(mask) else np.isinf(values)
+    if not wrong.any():
+        return
+    node, channel = np.argwhere(wrong)[0]
+    value = values[node, channel]
+    if np.isnan(value):
+        problem, advice = "NaN, but known says it is known", "set known to False there or give it a value"
+    else:
+        problem, advice = str(value), "known values must be finite; use NaN if it is missing"
+    raise FeatureError(f"features[{node}, {channel}] is {problem}: {advice} ({wrong.sum()} such cells)")

@@ -1,0 +1,72 @@
+"""How long to diffuse: for a fixed number of steps, or until the values have settled."""
+
+import math
+from dataclasses import dataclass
+from numbers import Integral, Real
+
+from pcfi.errors import ParameterError
+
+
+def _check_count(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise ParameterError(f"{name} must be a whole number of at least 1, got {value!r}")
+
+
+@dataclass(frozen=True)
+class FixedSteps:
+    """The paper's recursion: `steps` plain diffusion steps, starting with every missing cell at zero.
+
+    Parameters
+    ----------
+    steps : int, default=100
+        Number of steps (the paper's K). With alpha of 0.8 or more, 100 steps are far from the steady state
+        on sparse graphs; use it to reproduce published numbers.
+
+    Examples
+    --------
+    >>> FixedSteps(40)
+    FixedSteps(steps=40)
+    """
+
+    steps: int = 100
+
+    def __post_init__(self) -> None:
+        _check_count("steps", self.steps)
+
+
+@dataclass(frozen=True)
+class UntilSettled:
+    """The steady state of the diffusion, whatever the number of steps.
+
+    Parameters
+    ----------
+    rtol : float, default=1e-4
+        Settled means that one further diffusion step would move no missing cell by more than `rtol` times the
+        range of the channel's known values.
+    max_steps : int, default=1000
+        Give up after this many steps, with a warning.
+
+    Examples
+    --------
+    >>> UntilSettled(rtol=1e-6)
+    UntilSettled(rtol=1e-06, max_steps=1000)
+    """
+
+    rtol: float = 1e-4
+    max_steps: int = 1000
+
+    def __post_init__(self) -> None:
+        is_number = isinstance(self.rtol, Real) and not isinstance(self.rtol, bool)
+        if not is_number or not (math.isfinite(self.rtol) and 0 < self.rtol < 1):
+            raise ParameterError(f"rtol must be a number between 0 and 1 (both excluded), got {self.rtol!r}")
+        _check_count("max_steps", self.max_steps)
+
+
+Solver = FixedSteps | UntilSettled
+
+
+def check_solver(solver: object) -> Solver:
+    """Return `solver` if it is one, else raise an error that names the solvers."""
+    if isinstance(solver, FixedSteps | UntilSettled):
+        return solver
+    raise ParameterError(f"solver must be pcfi.FixedSteps(...) or pcfi.UntilSettled(...), got {solver!r}")
