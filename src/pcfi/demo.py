@@ -83,7 +83,8 @@ def draw(digits: Digits, result: pcfi.Imputation, path: Path) -> None:
             axis.imshow(images[node].reshape(8, 8), cmap=colours, vmin=0, vmax=top)
             axis.set(xticks=[], yticks=[], facecolor="#dde7f0")
     for axis, node in zip(axes[-1], chosen, strict=True):
-        axis.set_xlabel(f"{hops[node, 0]} hop{'s' * (hops[node, 0] != 1)}\n{confidence[node, 0]:.3g}")
+        unit = "hop" if hops[node, 0] == 1 else "hops"
+        axis.set_xlabel(f"{hops[node, 0]} {unit}\n{confidence[node, 0]:.3g}")
     figure.suptitle("90 % of the images were removed; PCFI filled them in from the graph")
     figure.savefig(path, dpi=150, bbox_inches="tight")
     plt.close(figure)
@@ -101,8 +102,8 @@ def main(picture: str = "demo.png") -> None:
     n_known = int(digits.known[:, 0].sum())
     print(
         f"{len(digits.images):,} images of handwritten digits are the nodes of a graph: each is linked to its\n"
-        f"{NEIGHBOURS} most similar images (by the full images, before any is taken away). The pixels of all but {n_known} are\n"
-        "then removed, and filled in again from the graph and the images that are left.\n"
+        f"{NEIGHBOURS} most similar images (by the full images, before any is taken away). The pixels of all\n"
+        f"but {n_known} are then removed, and filled in again from the graph and the images that are left.\n"
     )
     rows, result = compare(digits)
     print(f"{'method':<12}{'RMSE on removed pixels':>24}{'time':>12}")

@@ -207,9 +207,12 @@ def _read_edge_index(graph: Any, n_nodes: int | None) -> _Edges:
         raise GraphError(f"the edge index is ragged ({error}): its two rows must have the same length") from None
     _check_edge_index_shape(index)
     index = _whole_numbers(index)
-    largest = int(index.max(initial=-1))
-    size = largest + 1 if n_nodes is None else n_nodes
+    size = n_nodes
+    if size is None:
+        size = int(index.max()) + 1 if index.size else 0
     _check_edge_index_range(index, size)
+    if index.dtype not in (np.int32, np.int64):
+        index = index.astype(np.int64)
     return index[0], index[1], None, size
 
 

@@ -1,10 +1,8 @@
 """`impute`: features with missing cells and a graph -> an `Imputation`, the stages in order."""
 
-import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -12,31 +10,16 @@ import numpy.typing as npt
 
 from pcfi.channels import share
 from pcfi.diffusion import Outcome, confidence_weighting, degree_weighting, diffuse
-from pcfi.errors import NotSettledWarning, ParameterError, UnreachableError, UnreachableWarning
+from pcfi.errors import NotSettledWarning, UnreachableError, UnreachableWarning
 from pcfi.graphs import GraphLike
 from pcfi.hops import Hops, count_hops
 from pcfi.neighbors import fill_from_neighbors
+from pcfi.parameters import Settings
 from pcfi.problem import Problem, read_problem
 from pcfi.result import Imputation
-from pcfi.solvers import FixedSteps, Solver, UntilSettled, check_solver
+from pcfi.solvers import FixedSteps, Solver, UntilSettled
 
 Array = npt.NDArray[Any]
-
-UNREACHABLE_POLICIES = ("mean", "zero", "nan", "error")
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The checked parameters of one call."""
-
-    method: str
-    alpha: float
-    beta: float
-    solver: Solver
-    standardize: bool
-    unreachable: str
-    self_loops: bool
-    progress: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,11 +99,21 @@ def impute(
     >>> result.confidence.ravel()
     array([1. , 0.5, 0.5, 1. ])
     """
-    settings = _check_settings(method, alpha, beta, solver, standardize, unreachable, self_loops, progress)
-    problem = read_problem(features, graph, known, directed=directed)
+    settings = Settings(
+        method=method,
+        alpha=alpha,
+        beta=beta,
+        solver=solver,
+        standardize=False if standardize is None else standardize,
+        unreachable=unreachable,
+        directed=directed,
+        self_loops=self_loops,
+        progress=progress,
+    )
+    problem = read_problem(features, graph, known, directed=settings.directed)
     if problem.n_missing == 0:
         return _report(problem, settings, Filled(problem.values.copy()), "Nothing was missing.")
-    filled = METHODS[settings.method](problem, settings)
+    filled = FILLS[settings.method](problem, settings)
     return _report(problem, settings, filled, _status(settings, filled))
 
 
@@ -183,7 +176,7 @@ def _zero(problem: Problem, _settings: Settings) -> Filled:
     return Filled(_start(problem, np.zeros(problem.values.shape[1])))
 
 
-METHODS: dict[str, Callable[[Problem, Settings], Filled]] = {
+FILLS: dict[str, Callable[[Problem, Settings], Filled]] = {
     "pcfi": _pcfi,
     "fp": _feature_propagation,
     "neighbors": _neighbors,
@@ -273,43 +266,3 @@ def _report(problem: Problem, settings: Settings, filled: Filled, status: str) -
         _hops=filled.hops if has_hops else None,
         _unreachable_channels=empty,
     )
-
-
-def _check_settings(
-    method: object,
-    alpha: object,
-    beta: object,
-    solver: object,
-    standardize: object,
-    unreachable: object,
-    self_loops: object,
-    progress: object,
-) -> Settings:
-    if method not in METHODS:
-        raise ParameterError(f"method must be one of {', '.join(map(repr, METHODS))}, got {method!r}")
-    if unreachable not in UNREACHABLE_POLICIES:
-        raise ParameterError(
-            f"unreachable must be one of {', '.join(map(repr, UNREACHABLE_POLICIES))}, got {unreachable!r}"
-        )
-    return Settings(
-        method=str(method),
-        alpha=_check_number("alpha", alpha, "greater than 0 and at most 1", lambda number: 0 < number <= 1),
-        beta=_check_number("beta", beta, "finite and at least 0", lambda number: 0 <= number < math.inf),
-        solver=check_solver(solver),
-        standardize=_check_flag("standardize", False if standardize is None else standardize),
-        unreachable=str(unreachable),
-        self_loops=_check_flag("self_loops", self_loops),
-        progress=_check_flag("progress", progress),
-    )
-
-
-def _check_number(name: str, value: object, allowed: str, test: Callable[[float], bool]) -> float:
-    if isinstance(value, bool | np.bool_) or not isinstance(value, Real) or not test(float(value)):
-        raise ParameterError(f"{name} must be a number {allowed}, got {value!r}")
-    return float(value)
-
-
-def _check_flag(name: str, value: object) -> bool:
-    if not isinstance(value, bool | np.bool_):
-        raise ParameterError(f"{name} must be True or False, got {value!r}")
-    return bool(value)

@@ -91,6 +91,8 @@ def _read_features(features: Any, known: Any) -> tuple[Array, Callable[[Array], 
         )
     if values.shape[0] == 0:
         raise FeatureError("features has no rows: one row per node is needed")
+    if values.shape[1] == 0:
+        raise FeatureError("features has no channels: there is nothing to fill in")
     dtype = _working_dtype(values.dtype)
     original = values.dtype if values.dtype == np.float16 else dtype
     return np.ascontiguousarray(values, dtype=dtype), lambda filled: filled.astype(original, copy=False)

@@ -63,10 +63,3 @@ class UntilSettled:
 
 
 Solver = FixedSteps | UntilSettled
-
-
-def check_solver(solver: object) -> Solver:
-    """Return `solver` if it is one, else raise an error that names the solvers."""
-    if isinstance(solver, FixedSteps | UntilSettled):
-        return solver
-    raise ParameterError(f"solver must be pcfi.FixedSteps(...) or pcfi.UntilSettled(...), got {solver!r}")

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from pcfi._kernels.blocks import close_influence, lanes_of, open_influence
 from pcfi._kernels.influence import place_rows, row_moves
 from pcfi._kernels.threads import run
+from pcfi.diffusion import relative
 from pcfi.diffusion.job import Job, Outcome
 from pcfi.diffusion.scaled import SMALL, Arena, bounds_of, links_of, prepare, scale_of, solve
 from pcfi.solvers import FixedSteps
@@ -27,6 +28,8 @@ def diffuse(job: Job, chosen: Array) -> Outcome:
     hops = job.hops.codes[:, pattern]
     sources = np.flatnonzero(hops == 0).astype(np.int32)
     influence, outcome = influence_of(job, pattern, sources)
+    if outcome.stuck(job.solver):
+        return relative.diffuse(job, chosen)
     channels = job.problem.channels
     # the middle of the range: no known value is further from it than half the spread
     shift = (channels.low[chosen] / 2 + channels.high[chosen] / 2) if job.centred else np.zeros(len(chosen))

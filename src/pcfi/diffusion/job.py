@@ -62,6 +62,10 @@ class Outcome:
     steps: int = 0
     residual: float = 0.0
 
+    def stuck(self, solver: Solver) -> bool:
+        """Whether a steady state was not reached although there are steps left."""
+        return isinstance(solver, UntilSettled) and self.residual > solver.rtol and self.steps < solver.max_steps
+
     @staticmethod
     def worst(outcomes: Sequence["Outcome"]) -> "Outcome":
         """The outcome of all parts together."""

@@ -1,0 +1,119 @@
+"""The shape of the project: public names, what an import loads, sizes, and documented defaults."""
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pcfi
+from pcfi.imputation import FILLS
+from pcfi.parameters import METHODS
+
+SOURCE = Path(pcfi.__file__).parent
+FILES = sorted(SOURCE.rglob("*.py"))
+
+PUBLIC = {
+    "UNREACHABLE",
+    "DivergenceError",
+    "FeatureError",
+    "FixedSteps",
+    "Graph",
+    "GraphError",
+    "Imputation",
+    "NotSettledWarning",
+    "ParameterError",
+    "PcfiError",
+    "PcfiWarning",
+    "UnreachableError",
+    "UnreachableWarning",
+    "UnsupportedTypeError",
+    "UntilSettled",
+    "impute",
+    "prepare_graph",
+}
+
+
+def test_public_names_are_frozen():
+    assert set(pcfi.__all__) == PUBLIC
+    assert all(hasattr(pcfi, name) for name in PUBLIC)
+
+
+def test_import_loads_numpy_and_nothing_heavier():
+    code = "import sys, pcfi; print(*sorted({name.split('.')[0] for name in sys.modules}))"
+    loaded = set(
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    )
+    assert "numpy" in loaded
+    heavy = {
+        "scipy",
+        "numba",
+        "llvmlite",
+        "tqdm",
+        "torch",
+        "torch_geometric",
+        "pandas",
+        "sklearn",
+        "matplotlib",
+        "networkx",
+    }
+    assert not loaded & heavy
+
+
+def test_every_error_is_a_value_error_or_a_type_error():
+    errors = [getattr(pcfi, name) for name in PUBLIC if name.endswith("Error") and name != "PcfiError"]
+    assert errors
+    for error in errors:
+        assert issubclass(error, pcfi.PcfiError)
+        assert issubclass(error, ValueError | TypeError)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_files_and_functions_are_small(path):
+    text = path.read_text()
+    assert text.count("\n") <= 400
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            body = node.body[1:] if ast.get_docstring(node) else node.body
+            lines = body[-1].end_lineno - body[0].lineno + 1 if body else 0
+            assert lines <= 60, f"{node.name} has {lines} lines"
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if "_kernels" in path.parts], ids=lambda path: path.name)
+def test_kernels_take_at_most_eight_arguments(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef):
+            assert len(node.args.args) <= 8, node.name
+
+
+def documented_defaults(text: str) -> dict[str, str]:
+    lines = re.findall(r"^(\w+(?:, \w+)*) : .*default=(.+)$", inspect.cleandoc(text), flags=re.MULTILINE)
+    return {name: default for names, default in lines for name in names.split(", ")}
+
+
+@pytest.mark.parametrize("documented", [pcfi.impute, pcfi.prepare_graph, pcfi.FixedSteps, pcfi.UntilSettled])
+def test_documented_defaults_are_those_of_the_signature(documented):
+    stated = documented_defaults(documented.__doc__)
+    actual = {
+        name: parameter.default
+        for name, parameter in inspect.signature(documented).parameters.items()
+        if parameter.default is not inspect.Parameter.empty
+    }
+    assert set(stated) == set(actual)
+    for name, default in actual.items():
+        evaluated = eval(stated[name], {"UntilSettled": pcfi.UntilSettled})
+        assert evaluated == default, name
+
+
+def test_every_method_has_its_fill():
+    assert tuple(FILLS) == METHODS
+
+
+def test_version_is_written_once():
+    from importlib.metadata import version
+
+    assert pcfi.__version__ == version("pcfi")
+    assert not [path for path in FILES if pcfi.__version__ in path.read_text()]

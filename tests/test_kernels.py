@@ -1,0 +1,162 @@
+"""Kernels against their slow twins, on random graphs."""
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pcfi._kernels import reference
+from pcfi._kernels.blocks import Links, aligned_block, lanes_of, neighbour_sum
+from pcfi._kernels.neighbors import neighbour_means
+from pcfi._kernels.search import search
+from pcfi._kernels.survey import copy_known, survey
+from pcfi._kernels.sweeping import order_by_hops
+from pcfi._kernels.vectors import larger, load, magnitude, splat, store, where_positive
+from pcfi.graphs import prepare_graph
+from pcfi.hops import UNREACHABLE, count_hops
+from pcfi.problem import read_problem
+from random_problems import RandomProblem, problems, random_problem
+
+NO_MASK = np.empty((0, 0), dtype=bool)
+
+
+def reference_hops(problem: RandomProblem) -> np.ndarray:
+    columns = [reference.hops(problem.flow, problem.known[:, d]) for d in range(problem.known.shape[1])]
+    return np.stack(columns, axis=1)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_vector_operations_are_those_of_numpy(dtype):
+    @numba.njit
+    def compute(a, b, out):
+        for i in range(len(a)):
+            x = load(a, i)
+            y = load(b, i)
+            store(out, 5 * i, x + y * splat(a, 2.0))
+            store(out, 5 * i + 1, (x - y) / y)
+            store(out, 5 * i + 2, larger(x, y))
+            store(out, 5 * i + 3, magnitude(x))
+            store(out, 5 * i + 4, where_positive(x, y, x))
+
+    rng = np.random.default_rng(0)
+    a, b = aligned_block(3, dtype), aligned_block(3, dtype)
+    a[:], b[:] = rng.normal(size=a.shape), rng.normal(size=b.shape)
+    out = aligned_block(15, dtype)
+    compute(a, b, out)
+    expected = np.stack([a + b * 2, (a - b) / b, np.maximum(a, b), np.abs(a), np.where(a > 0, b, a)], axis=1)
+    np.testing.assert_allclose(out.reshape(3, 5, -1), expected, rtol=1e-6)
+
+
+def test_nan_wins_a_comparison_so_that_it_cannot_hide():
+    @numba.njit
+    def compute(a, out):
+        store(out, 0, larger(larger(load(a, 0), load(a, 1)), load(a, 0)))
+
+    a, out = aligned_block(2, np.float64), aligned_block(1, np.float64)
+    a[0], a[1] = 1.0, np.nan
+    compute(a, out)
+    assert np.isnan(out).all()
+
+
+def test_block_rows_lie_on_cache_lines():
+    for dtype in (np.float32, np.float64):
+        block = aligned_block(7, dtype)
+        assert block.ctypes.data % 64 == 0
+        assert block.shape == (7, lanes_of(dtype))
+        assert block.strides[0] == 64
+
+
+@numba.njit
+def all_neighbour_sums(links, block, out):
+    for node in range(len(block)):
+        store(out, node, neighbour_sum(links, block, node))
+
+
+@given(problems())
+def test_neighbour_sum_is_a_product_with_the_flow(problem):
+    graph = prepare_graph(problem.graph, len(problem.features), directed=problem.directed)
+    block = aligned_block(graph.n_nodes, np.float64)
+    block[:] = np.random.default_rng(0).normal(size=block.shape)
+    out = aligned_block(graph.n_nodes, np.float64)
+    all_neighbour_sums(Links(graph.indptr, graph.indices, graph.weights_as(np.float64)), block, out)
+    np.testing.assert_allclose(out, problem.flow @ block, rtol=1e-12, atol=1e-12)
+
+
+@given(problems())
+def test_survey_counts_ranges_and_sums_the_known_cells(problem):
+    for values, mask in ((problem.masked, NO_MASK), (problem.features, problem.known)):
+        n_channels = values.shape[1]
+        count, total = np.zeros(n_channels, dtype=np.int64), np.zeros(n_channels)
+        low, high = np.full(n_channels, np.inf, values.dtype), np.full(n_channels, -np.inf, values.dtype)
+        keys = np.zeros((n_channels, 2), dtype=np.uint64)
+        survey(values, mask, count, low, high, total, keys)
+        expected = reference.survey(problem.features, problem.known)
+        for ours, slow in zip((count, low, high, total), expected, strict=True):
+            np.testing.assert_allclose(ours, slow, rtol=1e-12, atol=1e-12)
+        same_key = (keys[:, None] == keys[None]).all(axis=2)
+        same_set = (problem.known[:, :, None] == problem.known[:, None, :]).all(axis=0)
+        np.testing.assert_array_equal(same_key, same_set)
+
+
+@given(problems(max_channels=150))
+def test_hops_are_those_of_a_search_from_each_channel(problem):
+    hops = count_hops(read_problem(problem.masked, problem.graph, directed=problem.directed))
+    expected = reference_hops(problem)
+    expected[expected == reference.UNREACHED] = UNREACHABLE
+    np.testing.assert_array_equal(hops.expand(), expected)
+    assert hops.unreachable_cells == (expected == UNREACHABLE).sum()
+
+
+@pytest.mark.parametrize("length", [254, 255, 256, 300, 70_000])
+def test_hops_of_a_path_fit_whatever_its_length(length):
+    path = np.stack([np.arange(length - 1), np.arange(1, length)])
+    features = np.full((length, 2), np.nan)
+    features[0] = 1.0
+    features[-1, 1] = 1.0
+    hops = count_hops(read_problem(features, path)).expand()
+    steps = np.arange(length)
+    np.testing.assert_array_equal(hops[:, 0], steps)
+    np.testing.assert_array_equal(hops[:, 1], np.minimum(steps, steps[::-1]))
+
+
+def test_search_says_so_when_hops_do_not_fit():
+    graph = prepare_graph([[0, 1, 2], [1, 2, 3]])
+    codes = np.array([[0], [9], [9], [9]], dtype=np.uint8)
+    stop, unreached = np.zeros(1, np.uint8), np.zeros(1, np.int64)
+    assert search(*graph.outgoing, codes, 0, 2, stop, unreached) == -1
+
+
+@given(problems())
+def test_neighbour_means_average_the_known_neighbours(problem):
+    graph = prepare_graph(problem.graph, len(problem.features), directed=problem.directed)
+    links = Links(graph.indptr, graph.indices, graph.weights_as(np.float64))
+    expected = reference.neighbour_means(problem.flow, problem.features, problem.known)
+    for values, mask in ((problem.masked, NO_MASK), (problem.features, problem.known)):
+        out = problem.masked.copy()
+        neighbour_means(links, values, mask, out)
+        np.testing.assert_allclose(out, expected, rtol=1e-6)
+
+
+@given(problems())
+def test_copying_known_cells_fills_the_rest(problem):
+    fill = np.arange(problem.features.shape[1]).astype(problem.features.dtype)
+    for values, mask in ((problem.masked, NO_MASK), (problem.features, problem.known)):
+        out = np.empty_like(values)
+        copy_known(values, mask, fill, out)
+        np.testing.assert_array_equal(out, np.where(problem.known, problem.features, fill))
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_nodes_are_ordered_by_hops_and_only_free_ones(seed):
+    hops = np.random.default_rng(seed).integers(0, 8, size=30).astype(np.uint8)
+    free = np.flatnonzero((hops > 0) & (hops <= 5))
+    np.testing.assert_array_equal(order_by_hops(hops, 5), free[np.argsort(hops[free], kind="stable")])
+
+
+def test_random_problems_cover_what_they_claim():
+    rng = np.random.default_rng(0)
+    structural = random_problem(rng, kind="structural").known
+    uniform = random_problem(rng, kind="uniform").known
+    assert (structural == structural[:, :1]).all()
+    assert not (uniform == uniform[:, :1]).all()

@@ -1,0 +1,212 @@
+"""The laws of STYLE, habit 14, over every method, solver and dtype, each where it is true."""
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pcfi
+from random_problems import RandomProblem, problems
+
+METHODS = ["pcfi", "fp", "neighbors", "mean", "zero"]
+SOLVERS = [pcfi.FixedSteps(9), pcfi.UntilSettled(1e-9, max_steps=5000), pcfi.UntilSettled(max_steps=5000)]
+
+options = st.fixed_dictionaries(
+    {
+        "method": st.sampled_from(METHODS),
+        "solver": st.sampled_from(SOLVERS),
+        "alpha": st.sampled_from([0.05, 0.5, 0.9, 1.0]),
+        "beta": st.sampled_from([0.0, 0.3, 1.5]),
+        "standardize": st.booleans(),
+        "self_loops": st.booleans(),
+    }
+)
+settled = st.fixed_dictionaries({"alpha": st.sampled_from([0.05, 0.5, 0.9, 1.0])})
+TIGHT = {"beta": 0.0, "solver": pcfi.UntilSettled(1e-11, max_steps=20_000)}
+
+
+def run(problem: RandomProblem, features=None, graph=None, **chosen):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pcfi.UnreachableWarning)
+        return pcfi.impute(
+            problem.masked if features is None else features,
+            problem.graph if graph is None else graph,
+            directed=problem.directed,
+            **chosen,
+        )
+
+
+@given(problems(), options)
+def test_known_cells_survive_bit_for_bit(problem, chosen):
+    features = problem.masked
+    features[problem.known & (np.abs(features) < 0.3)] = -0.0
+    result = run(problem, features, **chosen)
+    assert result.values[problem.known].tobytes() == features[problem.known].tobytes()
+
+
+@given(problems(), options)
+def test_input_is_untouched_and_no_nan_is_left(problem, chosen):
+    features, known, edges = problem.masked, problem.known.copy(), problem.edge_index.copy()
+    weights = None if problem.weights is None else problem.weights.copy()
+    before = features.tobytes()
+    graph = edges if weights is None else (edges, weights)
+    for array in (features, known, edges):
+        array.flags.writeable = False
+    result = run(problem, features, graph, known=known, **chosen)
+    assert features.tobytes() == before
+    assert (known == problem.known).all()
+    assert (edges == problem.edge_index).all()
+    assert weights is None or (weights == problem.weights).all()
+    assert np.isfinite(result.values).all()
+    assert not np.shares_memory(result.values, features)
+
+
+@given(problems(), options)
+def test_what_stands_in_a_missing_cell_is_ignored(problem, chosen):
+    by_nan = run(problem, **chosen)
+    with_rubbish = np.where(problem.known, problem.features, problem.features.dtype.type(1e30))
+    with_rubbish[~problem.known & (problem.features > 0)] = np.inf
+    by_mask = run(problem, with_rubbish, known=problem.known, **chosen)
+    assert by_nan.values.tobytes() == by_mask.values.tobytes()
+
+
+@given(problems(), options)
+def test_the_same_call_gives_the_same_bits(problem, chosen):
+    assert run(problem, **chosen).values.tobytes() == run(problem, **chosen).values.tobytes()
+
+
+def tolerance_of(problem: RandomProblem, chosen: dict) -> float:
+    loose = chosen.get("solver") == SOLVERS[2] and chosen.get("method") in ("pcfi", "fp")
+    return 0.1 if loose else 3e-4 if problem.features.dtype == np.float32 else 1e-5
+
+
+@given(problems(), options, st.integers(0, 2**32 - 1))
+def test_node_order_does_not_matter(problem, chosen, seed):
+    order = np.random.default_rng(seed).permutation(len(problem.features))
+    place = np.argsort(order)
+    edges = place[problem.edge_index]
+    graph = edges if problem.weights is None else (edges, problem.weights)
+    moved = run(problem, problem.masked[order], graph, **chosen)
+    np.testing.assert_allclose(moved.values, run(problem, **chosen).values[order], atol=tolerance_of(problem, chosen))
+
+
+@given(problems(), options, st.integers(0, 2**32 - 1))
+def test_channel_order_does_not_matter(problem, chosen, seed):
+    order = np.random.default_rng(seed).permutation(problem.features.shape[1])
+    moved = run(problem, problem.masked[:, order], **chosen)
+    np.testing.assert_allclose(
+        moved.values, run(problem, **chosen).values[:, order], atol=tolerance_of(problem, chosen)
+    )
+
+
+@given(problems(), options)
+def test_grouping_channels_into_patterns_does_not_matter(problem, chosen):
+    chosen = {**chosen, "beta": 0.0}
+    whole = run(problem, **chosen).values
+    one_by_one = [run(problem, problem.masked[:, [d]], **chosen).values for d in range(whole.shape[1])]
+    np.testing.assert_allclose(whole, np.concatenate(one_by_one, axis=1), atol=tolerance_of(problem, chosen))
+
+
+@given(problems(), settled, st.floats(-1e3, 1e3), st.floats(1e-3, 1e3))
+def test_settled_diffusion_follows_the_channels_unit(problem, chosen, shift, scale):
+    plain = run(problem, **chosen, **TIGHT, unreachable="mean").values.astype(np.float64)
+    features = (problem.masked.astype(np.float64) * scale + shift).astype(problem.features.dtype)
+    moved = run(problem, features, **chosen, **TIGHT, unreachable="mean").values.astype(np.float64)
+    empty = ~problem.known.any(axis=0)
+    size = np.abs(features[problem.known]).max(initial=0) + scale
+    eps = np.finfo(problem.features.dtype).eps
+    expected = np.where(empty, 0.0, plain * scale + shift)
+    np.testing.assert_allclose(moved, expected, atol=max(1e-7 * scale, 8 * eps * size))
+
+
+@given(problems(), settled)
+def test_settled_values_stay_within_the_known_range(problem, chosen):
+    result = run(problem, **chosen, beta=0.0, unreachable="mean")
+    for d in np.flatnonzero(problem.known.any(axis=0)):
+        known = problem.features[problem.known[:, d], d]
+        assert known.min() <= result.values[:, d].min()
+        assert result.values[:, d].max() <= known.max()
+
+
+@given(problems(), settled, st.floats(-1e6, 1e6, width=32))
+def test_a_constant_channel_stays_constant(problem, chosen, constant):
+    features = np.where(problem.known, problem.features.dtype.type(constant), np.nan).astype(problem.features.dtype)
+    result = run(problem, features, **chosen, beta=0.5)
+    some = problem.known.any(axis=0)
+    np.testing.assert_array_equal(result.values[:, some], problem.features.dtype.type(constant))
+
+
+@given(problems(), st.sampled_from(["pcfi", "fp"]), st.integers(-20, 20))
+def test_fixed_steps_scale_with_the_channels_together(problem, method, exponent):
+    chosen = {"method": method, "solver": pcfi.FixedSteps(6), "beta": 0.3}
+    scale = problem.features.dtype.type(2.0**exponent)
+    plain = run(problem, **chosen).values
+    scaled = run(problem, problem.masked * scale, **chosen).values
+    np.testing.assert_allclose(scaled, plain * scale, rtol=1e-4, atol=1e-6 * float(scale))
+
+
+@given(problems(), options)
+def test_confidence_and_hops_tell_the_same_story(problem, chosen):
+    result = run(problem, **chosen)
+    if problem.known.all() or chosen["method"] in ("neighbors", "mean", "zero"):
+        assert result.confidence is None
+        return
+    assert ((result.hops == 0) == problem.known).all()
+    assert ((result.hops == pcfi.UNREACHABLE) == result.unreachable).all()
+    if chosen["method"] == "fp":
+        assert result.confidence is None
+        return
+    assert ((result.confidence == 1) >= problem.known).all()
+    assert (result.confidence[result.unreachable] == 0).all()
+    reachable = ~result.unreachable
+    np.testing.assert_allclose(
+        result.confidence[reachable], result.alpha ** result.hops[reachable].astype(float), rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("method", METHODS)
+def test_values_come_back_in_the_dtype_that_went_in(dtype, method):
+    features = np.array([[1.0, np.nan], [np.nan, 2.0]], dtype=dtype)
+    assert pcfi.impute(features, [[0], [1]], method=method).values.dtype == dtype
+
+
+def test_thread_count_does_not_change_a_bit():
+    import numba
+
+    from random_problems import random_problem
+
+    problem = random_problem(np.random.default_rng(1), n_nodes=400, degree=5, n_channels=150, dtype=np.float32)
+    before = numba.get_num_threads()
+    results = []
+    try:
+        for threads in (1, min(2, numba.config.NUMBA_NUM_THREADS)):
+            numba.set_num_threads(threads)
+            results.append(run(problem).values.tobytes())
+    finally:
+        numba.set_num_threads(before)
+    assert results[0] == results[1]
+
+
+def test_calls_from_several_threads_do_not_disturb_each_other():
+    from concurrent.futures import ThreadPoolExecutor
+
+    from random_problems import random_problem
+
+    cases = [random_problem(np.random.default_rng(k), n_nodes=200, degree=5, n_channels=40) for k in range(8)]
+    alone = [pcfi.impute(case.masked, case.graph, unreachable="zero").values for case in map(connect, cases)]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda case: pcfi.impute(case.masked, case.graph).values, map(connect, cases)))
+    for one, other in zip(alone, together, strict=True):
+        assert one.tobytes() == other.tobytes()
+
+
+def connect(problem: RandomProblem) -> RandomProblem:
+    """The same problem on a ring with its edges as chords, so that all is reachable."""
+    n_nodes = len(problem.features)
+    ring = np.stack([np.arange(n_nodes), (np.arange(n_nodes) + 1) % n_nodes])
+    known = problem.known.copy()
+    known[0] = True
+    return RandomProblem(np.concatenate([problem.edge_index, ring], axis=1), None, False, problem.features, known)

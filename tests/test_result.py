@@ -1,0 +1,110 @@
+"""What comes out: the report a person reads, progress, and interruption."""
+
+import copy
+import pickle
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import pcfi
+
+PATH = [[0, 1, 2], [1, 2, 3]]
+FEATURES = np.array([[0.0, 1.0], [np.nan, np.nan], [np.nan, 4.0], [3.0, np.nan]])
+
+
+def test_repr_reads_like_a_report():
+    text = repr(pcfi.impute(FEATURES, PATH, alpha=0.25))
+    assert text.startswith("Imputation\n")
+    assert "4 nodes x 2 channels" in text
+    assert "4 cells (50.0% were missing)" in text
+    assert "alpha=0.25, beta=0.1" in text
+    assert re.search(r"Settled after \d+ steps: one further step would move no cell by more than", text)
+
+
+def test_html_repr_is_a_table_with_escaped_text():
+    html = pcfi.impute(FEATURES, PATH)._repr_html_()
+    assert html.startswith("<table>")
+    assert "channel&#x27;s range" in html
+
+
+@pytest.mark.parametrize(
+    ("method", "status"),
+    [
+        ("zero", "Every missing cell holds 0."),
+        ("mean", "Every missing cell holds its channel's mean."),
+        ("neighbors", "Every missing cell holds the mean of its known neighbours."),
+    ],
+)
+def test_plain_fills_do_what_they_say(method, status):
+    result = pcfi.impute(FEATURES, PATH, method=method)
+    filled = {
+        "zero": [[0, 1], [0, 0], [0, 4], [3, 0]],
+        "mean": [[0, 1], [1.5, 2.5], [1.5, 4], [3, 2.5]],
+        "neighbors": [[0, 1], [0, 2.5], [3, 4], [3, 4]],
+    }[method]
+    np.testing.assert_allclose(result.values, filled)
+    assert result.status == status
+    assert result.alpha is result.beta is result.hops is result.confidence is None
+
+
+def test_fixed_steps_say_how_far_from_settled_they_are():
+    result = pcfi.impute(FEATURES, PATH, solver=pcfi.FixedSteps(3))
+    assert result.status.startswith("Took 3 steps, as asked: one further step would move")
+    assert result.converged
+    assert result.residual > 0
+
+
+def test_hops_are_kept_per_pattern_and_expanded_on_demand():
+    rng = np.random.default_rng(0)
+    features = np.where(rng.random((50, 1)) < 0.3, rng.normal(size=(50, 400)), np.nan)
+    ring = np.stack([np.arange(50), (np.arange(50) + 1) % 50])
+    result = pcfi.impute(features, ring)
+    assert result._hops.codes.shape == (50, 1)
+    assert result._hops.codes.dtype == np.uint8
+    assert result.hops.shape == result.confidence.shape == (50, 400)
+    assert result.hops is result.hops
+
+
+def test_results_can_be_copied_and_pickled():
+    result = pcfi.impute(FEATURES, PATH)
+    for twin in (copy.deepcopy(result), pickle.loads(pickle.dumps(result))):
+        np.testing.assert_array_equal(twin.values, result.values)
+        np.testing.assert_array_equal(twin.confidence, result.confidence)
+
+
+def test_progress_names_the_stages(capsys):
+    pcfi.impute(FEATURES, PATH, progress=True)
+    shown = capsys.readouterr().err
+    for stage in ("hops", "diffuse", "share"):
+        assert f"{stage}: 100%" in shown
+    pcfi.impute(FEATURES, PATH)
+    assert capsys.readouterr().err == ""
+
+
+LONG_RUN = """
+import numpy as np, pcfi
+rng = np.random.default_rng(0)
+n = 200_000
+graph = pcfi.prepare_graph(rng.integers(0, n, size=(2, 4 * n)), n)
+features = np.where(rng.random((n, 64)) < 0.01, rng.normal(size=(n, 64)), np.nan)
+small = np.where(rng.random((50, 3)) < 0.5, 1.0, np.nan); small[0] = 2
+pcfi.impute(small, [[*range(49)], [*range(1, 50)]], solver=pcfi.UntilSettled(1e-12), unreachable="zero")
+print("go", flush=True)
+pcfi.impute(features, graph, alpha=1, solver=pcfi.UntilSettled(1e-12, max_steps=10**6))
+"""
+
+
+def test_an_interrupt_stops_a_long_run_at_once():
+    process = subprocess.Popen([sys.executable, "-W", "ignore", "-c", LONG_RUN], stdout=-1, stderr=-1, text=True)
+    assert process.stdout.readline().strip() == "go"
+    time.sleep(2.0)
+    process.send_signal(signal.SIGINT)
+    start = time.perf_counter()
+    _, errors = process.communicate(timeout=30)
+    assert time.perf_counter() - start < 2
+    assert "KeyboardInterrupt" in errors
