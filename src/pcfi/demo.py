@@ -92,7 +92,7 @@ def draw(digits: Digits, result: pcfi.Imputation, path: Path) -> None:
 
 def _one_of_each(digits: Digits, hops: Array) -> list[int]:
     """An image of each digit: the first was kept, the later ones are further and further from a kept one."""
-    farther = digits.labels * 10 // 25  # 0 to 9 want 0 to 3 hops
+    farther = (digits.labels + 2) // 3  # 0 wants 0 hops, 1 to 3 one, 4 to 6 two, 7 to 9 three
     return [int(np.argmin(np.abs(hops - farther) + 99.0 * (digits.labels != digit))) for digit in range(10)]
 
 

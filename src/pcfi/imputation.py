@@ -233,11 +233,13 @@ def _status(settings: Settings, filled: Filled) -> str:
         what = {"zero": "0", "mean": "its channel's mean", "neighbors": "the mean of its known neighbours"}
         return f"Every missing cell holds {what[settings.method]}."
     steps, residual = filled.outcome.steps, filled.outcome.residual
-    further = f"one further step would move no cell by more than {residual:.1e} of its channel's range"
+    if isinstance(settings.solver, UntilSettled) and residual <= settings.solver.rtol:
+        further = f"one further step would move no cell by more than {settings.solver.rtol:.0e} of its channel's range"
+        return f"Settled after {steps} steps: {further}."
+    further = f"one further step would move some cell by {residual:.1e} of its channel's range"
     if isinstance(settings.solver, FixedSteps):
         return f"Took {steps} steps, as asked: {further}."
-    settled = residual <= settings.solver.rtol
-    return f"{'Settled' if settled else 'Not settled'} after {steps} steps: {further}."
+    return f"Not settled after {steps} steps: {further}."
 
 
 def _report(problem: Problem, settings: Settings, filled: Filled, status: str) -> Imputation:
