@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from scipy.spatial import cKDTree
 
 import pcfi
-from pcfi.demo import load_digits
+from pcfi import demo
 
 FOLDER = Path(__file__).parent / "pictures"
 
@@ -41,6 +41,7 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     plt.rcParams.update({"font.size": 11, "axes.titlesize": 12, "axes.spines.top": False, "axes.spines.right": False})
     plt.rcParams.update({"axes.grid": True, "grid.color": "#e4e4e4", "axes.axisbelow": True, "legend.frameon": False})
+    digits()
     hops_and_confidence()
     one_mean()
     steps()
@@ -53,6 +54,12 @@ def main() -> None:
     what_rtol_buys(field)
     sweeps_and_gradients(field)
     depths()
+
+
+def digits() -> None:
+    """The picture of the README, which is that of the demo."""
+    data = demo.load_digits()
+    demo.draw(data, pcfi.impute(data.features, data.edges), FOLDER / "digits.png")
 
 
 def save(figure: Any, name: str) -> None:
@@ -287,7 +294,7 @@ def distance(values: Any, steady: Any, features: Any) -> float:
 
 def distance_to_steady_state(field: Field) -> None:
     """Distance after K plain steps, and where `UntilSettled` stops, on two graphs."""
-    digits = load_digits()
+    digits = demo.load_digits()
     features = digits.features.astype(np.float64)
     cases = {"digits": (features, pcfi.prepare_graph(digits.edges)), "field": (field.features, field.graph)}
     figure, axes = plt.subplots(1, 2, figsize=(9, 4), sharey=True)

@@ -229,9 +229,27 @@ def test_residual_is_what_one_further_step_would_move():
         states = reference.take_steps(
             reference.confidence_matrix(problem.flow, distance, 0.9), problem.features[:, d], known, 8
         )
-        worst = max(worst, np.abs(states[8] - states[7]).max() / np.ptp(problem.features[known, d]))
+        spread = np.ptp(np.append(problem.features[known, d], 0.0))
+        worst = max(worst, np.abs(states[8] - states[7]).max() / spread)
     assert result.residual == pytest.approx(worst, rel=1e-9)
     assert result.steps == 7
+
+
+@pytest.mark.parametrize("method", ["fp", "pcfi"])
+@pytest.mark.parametrize("solver", [pcfi.FixedSteps(30), pcfi.UntilSettled(1e-9)])
+def test_influence_is_as_honest_as_the_ordinary_route(method, solver):
+    # broke once: without centring, the bound on the residual took no account of the size of the values
+    features = np.full((200, 40), np.nan)
+    features[[0, 100, 199]] = 1000 + np.random.default_rng(0).random((3, 40))
+    path = np.stack([np.arange(199), np.arange(1, 200)])
+    options = {"method": method, "solver": solver, "beta": 0, "alpha": 0.9}
+    through_influence = pcfi.impute(features, path, **options)
+    ordinary = [pcfi.impute(features[:, [d]], path, **options) for d in range(40)]
+    values = np.concatenate([result.values for result in ordinary], axis=1)
+    np.testing.assert_allclose(through_influence.values, values, atol=1e-3)
+    assert through_influence.converged
+    if isinstance(solver, pcfi.FixedSteps):
+        assert through_influence.residual >= 0.99 * max(result.residual for result in ordinary)
 
 
 def test_unsettled_results_say_so():

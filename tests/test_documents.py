@@ -26,7 +26,7 @@ def test_examples_print_what_they_say(path):
             continue
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            exec(compile(code, f"{path.name}, block {position}", "exec"), names)  # noqa: S102
+            exec(compile(code, f"{path.name}, block {position}", "exec"), names)
         after = found[position + 1] if position + 1 < len(found) else ("", "")
         if after[0] == "text":
             assert printed.getvalue().rstrip() == after[1].rstrip()

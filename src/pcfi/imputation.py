@@ -62,8 +62,8 @@ def impute(
         Confidence in a value falls by this factor with every hop from its nearest source, 0 < alpha <= 1; 1 treats
         all cells alike. Used by "pcfi" only.
     beta : float, default=0.1
-        How strongly channels share what they know with each other, beta >= 0; 0 switches the second stage off. Used by
-        "pcfi" only.
+        How strongly channels share what they know with each other, beta >= 0; 0 switches the second stage off, and so
+        does alpha=1, which leaves no cell less confident than another. Used by "pcfi" only.
     solver : FixedSteps or UntilSettled, default=UntilSettled(rtol=1e-4, max_steps=1000)
         Diffuse until the values have settled, or for a number of steps as in the paper.
     known : boolean array of the shape of features, default=None
@@ -232,14 +232,15 @@ def _status(settings: Settings, filled: Filled) -> str:
     if filled.outcome is None:
         what = {"zero": "0", "mean": "its channel's mean", "neighbors": "the mean of its known neighbours"}
         return f"Every missing cell holds {what[settings.method]}."
-    steps, residual = filled.outcome.steps, filled.outcome.residual
+    residual = filled.outcome.residual
+    steps = f"{filled.outcome.steps} step" + ("s" if filled.outcome.steps != 1 else "")
     if isinstance(settings.solver, UntilSettled) and residual <= settings.solver.rtol:
         further = f"one further step would move no cell by more than {settings.solver.rtol:.0e} of its channel's range"
-        return f"Settled after {steps} steps: {further}."
+        return f"Settled after {steps}: {further}."
     further = f"one further step would move some cell by {residual:.1e} of its channel's range"
     if isinstance(settings.solver, FixedSteps):
-        return f"Took {steps} steps, as asked: {further}."
-    return f"Not settled after {steps} steps: {further}."
+        return f"Took {steps}, as asked: {further}."
+    return f"Not settled after {steps}: {further}."
 
 
 def _report(problem: Problem, settings: Settings, filled: Filled, status: str) -> Imputation:

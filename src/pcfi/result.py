@@ -28,8 +28,9 @@ class Imputation:
     steps : int
         Diffusion steps taken by the channel that took the most.
     residual : float
-        The most that one further diffusion step would move any missing cell, relative to the range of its
-        channel's known values.
+        The most that one further diffusion step would move any missing cell, relative to the range of its channel's
+        known values (together with 0 where diffusion starts from 0, and for "fp"). A settled result is judged by
+        a step without self-loops, which moves more.
     status : str
         How it went, in a sentence.
     converged : bool

@@ -42,7 +42,8 @@ class UntilSettled:
     ----------
     rtol : float, default=1e-4
         Settled means that one further diffusion step would move no missing cell by more than `rtol` times the
-        range of the channel's known values.
+        range of the channel's known values. The distance to the exact steady state can be some ten times that on
+        graphs where values settle slowly (alpha near 1, few sources).
     max_steps : int, default=1000
         Give up after this many steps, with a warning.
 

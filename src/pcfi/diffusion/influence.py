@@ -59,8 +59,9 @@ def influence_of(job: Job, pattern: int, sources: Array) -> tuple[Array, Outcome
 def _solve_identity(job: Job, pattern: int, sources: Array, rtol: float) -> tuple[Array, Outcome]:
     """The influence matrix with each column settled to `rtol`, and a bound on the residual of any channel.
 
-    A channel's residual at a node is the sum over sources of (column residual) * (known value - shift), so half the
-    sum of the absolute column residuals bounds it, relative to the channel's range.
+    A channel's residual at a node is the sum over sources of (column residual) * (known value - shift). With the middle
+    of the range as shift, half the sum of the absolute column residuals bounds it, relative to the channel's range;
+    without a shift, and with a range that includes 0, their sum does.
     """
     links, scale = links_of(job), scale_of(job)
     n_nodes = job.problem.graph.n_nodes
@@ -82,7 +83,7 @@ def _solve_identity(job: Job, pattern: int, sources: Array, rtol: float) -> tupl
             result, steps, _ = solve(job, links, block, rtol, stop)
             close_influence(result, block.scales, influence[:, start : start + len(part)])
             moves = np.zeros(n_nodes)
-            row_moves(links, block.rows, result, block.diagonal, block.scales, moves)
+            row_moves(links, block.rows, result, block.diagonal, block.scales, job.own_weight, moves)
             arena.give_back(blocks)
             return int(steps.max()), moves
 

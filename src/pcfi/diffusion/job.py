@@ -96,12 +96,19 @@ class Job:
         """Whether channels are shifted before they diffuse: the steady state allows it, a start at zero does not."""
         return self.settles and self.weighting.keeps_constants
 
+    @property
+    def own_weight(self) -> float:
+        """Weight of a self-loop in the step that the residual speaks of; a steady state is judged without."""
+        return 0.0 if self.settles else self.self_weight
+
     def spread(self, chosen: Array) -> Array:
-        """Range of the known values of the chosen channels, or their magnitude if the range is 0, in float64."""
+        """Range of the known values of the chosen channels, together with 0 unless they are centred, in float64."""
         low = self.problem.channels.low[chosen].astype(np.float64)
         high = self.problem.channels.high[chosen].astype(np.float64)
+        if not self.centred:
+            low, high = np.minimum(low, 0.0), np.maximum(high, 0.0)
         with np.errstate(over="ignore"):
-            spread = np.where(high > low, high - low, np.abs(high))
+            spread = high - low
         if not np.isfinite(spread).all():
             channel = chosen[np.flatnonzero(~np.isfinite(spread))[0]]
             raise DivergenceError(f"the known values of channel {channel} span more than a float64 holds: rescale it")

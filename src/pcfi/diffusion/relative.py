@@ -54,8 +54,7 @@ def _plan(job: Job, pattern: int) -> Plan:
         np.empty(n_entries),
         unit,
     )
-    self_weight = job.self_weight if isinstance(job.solver, FixedSteps) else 0.0
-    plan_sweeps(links, hops, job.hops.n_levels, float(np.log(weighting.alpha)), degree, self_weight, plan)
+    plan_sweeps(links, hops, job.hops.n_levels, float(np.log(weighting.alpha)), degree, job.own_weight, plan)
     return plan
 
 

@@ -99,7 +99,7 @@ def solve(job: Job, links: Links, block: Block, rtol: float, stop: Any) -> tuple
         invert(block.rows, block.diagonal, job.self_weight, inverse)
         take_steps(links, block.rows, block.solution, other, inverse, job.self_weight, job.solver.steps, stop)
         result = block.solution if job.solver.steps % 2 == 0 else other
-        largest_move(links, block.rows, result, block.diagonal, block.scales, job.self_weight, largest)
+        largest_move(links, block.rows, result, block.diagonal, block.scales, job.own_weight, largest)
         steps[:] = job.solver.steps
         return result, steps, largest[0]
     residual, direction, image, inverse, unit = block.spare
