@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pcfi._kernels import reference
 from pcfi._kernels.blocks import Links, aligned_block, lanes_of, neighbour_sum
 from pcfi._kernels.neighbors import neighbour_means
-from pcfi._kernels.search import search
-from pcfi._kernels.survey import copy_known, survey
+from pcfi._kernels.search import Sources, search
+from pcfi._kernels.survey import Facts, copy_known, survey
 from pcfi._kernels.sweeping import order_by_hops
 from pcfi._kernels.vectors import larger, load, magnitude, splat, store, where_positive
 from pcfi.graphs import prepare_graph
@@ -89,12 +89,13 @@ def test_survey_counts_ranges_and_sums_the_known_cells(problem):
         n_channels = values.shape[1]
         count, total = np.zeros(n_channels, dtype=np.int64), np.zeros(n_channels)
         low, high = np.full(n_channels, np.inf, values.dtype), np.full(n_channels, -np.inf, values.dtype)
-        keys = np.zeros((n_channels, 2), dtype=np.uint64)
-        survey(values, mask, count, low, high, total, keys)
+        keys = np.zeros(n_channels, dtype=np.uint64)
+        for start in range(0, n_channels, 3):
+            survey(values, mask, start, min(start + 3, n_channels), Facts(count, low, high, total, keys))
         expected = reference.survey(problem.features, problem.known)
         for ours, slow in zip((count, low, high, total), expected, strict=True):
             np.testing.assert_allclose(ours, slow, rtol=1e-12, atol=1e-12)
-        same_key = (keys[:, None] == keys[None]).all(axis=2)
+        same_key = keys[:, None] == keys[None]
         same_set = (problem.known[:, :, None] == problem.known[:, None, :]).all(axis=0)
         np.testing.assert_array_equal(same_key, same_set)
 
@@ -121,10 +122,12 @@ def test_hops_of_a_path_fit_whatever_its_length(length):
 
 
 def test_search_says_so_when_hops_do_not_fit():
-    graph = prepare_graph([[0, 1, 2], [1, 2, 3]])
-    codes = np.array([[0], [9], [9], [9]], dtype=np.uint8)
+    path = prepare_graph(np.stack([np.arange(299), np.arange(1, 300)]))
+    values = np.where(np.arange(300) == 0, 1.0, np.nan)[:, None]
+    sources = Sources(values, NO_MASK, np.zeros(1, np.int64))
     stop, unreached = np.zeros(1, np.uint8), np.zeros(1, np.int64)
-    assert search(*graph.outgoing, codes, 0, 2, stop, unreached) == -1
+    assert search(*path.outgoing, sources, 0, np.empty((300, 1), np.uint8), stop, unreached) == -1
+    assert search(*path.outgoing, sources, 0, np.empty((300, 1), np.uint16), stop, unreached) == 299
 
 
 @given(problems())
@@ -143,7 +146,7 @@ def test_copying_known_cells_fills_the_rest(problem):
     fill = np.arange(problem.features.shape[1]).astype(problem.features.dtype)
     for values, mask in ((problem.masked, NO_MASK), (problem.features, problem.known)):
         out = np.empty_like(values)
-        copy_known(values, mask, fill, out)
+        copy_known(values, mask, fill, 0, len(out), out)
         np.testing.assert_array_equal(out, np.where(problem.known, problem.features, fill))
 
 

@@ -82,21 +82,18 @@ def count_hops(problem: Problem, *, progress: bool = False) -> Hops:
 
 def _search_all(problem: Problem, dtype: npt.DTypeLike, advance: Any) -> Hops | None:
     """Hops in integers of `dtype`, or None if they do not fit."""
-    from pcfi._kernels.search import PATTERNS_PER_WORD, search
-    from pcfi._kernels.survey import mark_sources
+    from pcfi._kernels.search import PATTERNS_PER_WORD, Sources, search
     from pcfi._kernels.threads import run
 
-    values, mask, channels = problem.values, problem.mask, problem.channels
-    n_patterns = len(channels.representatives)
-    largest = int(np.iinfo(dtype).max)
-    codes = np.full((values.shape[0], n_patterns), largest, dtype=dtype)
-    mark_sources(values, mask, channels.representatives, codes)
+    sources = Sources(problem.values, problem.mask, problem.channels.representatives)
+    n_patterns = len(sources.channels)
+    codes = np.empty((len(problem.values), n_patterns), dtype=dtype)
     unreached = np.zeros(n_patterns, dtype=np.int64)
     indptr, indices = problem.graph.outgoing
 
     def search_word(first: int) -> Any:
         def task(stop: Any) -> int:
-            level = search(indptr, indices, codes, first, largest - 1, stop, unreached)
+            level = search(indptr, indices, sources, first, codes, stop, unreached)
             advance(min(PATTERNS_PER_WORD, n_patterns - first))
             return int(level)
 
@@ -107,4 +104,4 @@ def _search_all(problem: Problem, dtype: npt.DTypeLike, advance: Any) -> Hops | 
     levels = run([search_word(first) for first in firsts], inline=small)
     if min(levels, default=0) < 0:
         return None
-    return Hops(codes, max(levels, default=0), unreached, channels.patterns)
+    return Hops(codes, max(levels, default=0), unreached, problem.channels.patterns)

@@ -15,7 +15,7 @@ from pcfi.graphs import GraphLike
 from pcfi.hops import Hops, count_hops
 from pcfi.neighbors import fill_from_neighbors
 from pcfi.parameters import Settings
-from pcfi.problem import Problem, read_problem
+from pcfi.problem import SMALL, Problem, read_problem
 from pcfi.result import Imputation
 from pcfi.solvers import FixedSteps, Solver, UntilSettled
 
@@ -194,10 +194,15 @@ def _hops(problem: Problem, settings: Settings) -> Hops:
 def _start(problem: Problem, fill: Array | None = None) -> Array:
     """A new array with the known values, and `fill` (by default the mean) in the missing cells of each channel."""
     from pcfi._kernels.survey import copy_known
+    from pcfi._kernels.threads import run_rows
 
-    fill = problem.channels.mean if fill is None else fill
+    filling = (problem.channels.mean if fill is None else fill).astype(problem.values.dtype)
     out = np.empty_like(problem.values)
-    copy_known(problem.values, problem.mask, fill.astype(out.dtype), out)
+    run_rows(
+        len(out),
+        lambda first, last: copy_known(problem.values, problem.mask, filling, first, last, out),
+        inline=out.size < SMALL,
+    )
     return out
 
 

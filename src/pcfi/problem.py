@@ -12,6 +12,9 @@ from pcfi.graphs import Graph, GraphLike, prepare_graph
 
 Array = npt.NDArray[Any]
 
+CHANNELS_AT_A_TIME = 512
+SMALL = 100_000  # cells below which a thread costs more than it saves
+
 
 @dataclass(frozen=True, eq=False)
 class Channels:
@@ -145,26 +148,45 @@ def _read_known(known: Any, shape: tuple[int, ...]) -> Array:
 
 
 def _survey(values: Array, mask: Array) -> Channels:
-    from pcfi._kernels.survey import survey
-
-    n_channels = values.shape[1]
-    n_known = np.zeros(n_channels, dtype=np.int64)
-    low = np.full(n_channels, np.inf, dtype=values.dtype)
-    high = np.full(n_channels, -np.inf, dtype=values.dtype)
-    total = np.zeros(n_channels)
-    keys = np.zeros((n_channels, 2), dtype=np.uint64)
-    survey(values, mask, n_known, low, high, total, keys)
+    n_known, low, high, total, keys = _facts(values, mask)
     empty = n_known == 0
     low[empty] = high[empty] = 0
     # a sum that is not finite comes from a NaN said to be known, from infinity, or from huge but finite values
     if not (np.isfinite(low).all() and np.isfinite(high).all() and np.isfinite(total).all()):
         _refuse_non_finite(values, mask)
     mean = np.clip(total / np.maximum(n_known, 1), low, high)
-    _, representatives, patterns = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    order = np.argsort(representatives)
+    patterns, representatives = _group(keys)
+    return Channels(n_known, low, high, mean, patterns, representatives)
+
+
+def _facts(values: Array, mask: Array) -> tuple[Array, ...]:
+    from pcfi._kernels.survey import Facts, survey
+    from pcfi._kernels.threads import run
+
+    n_channels = values.shape[1]
+    facts = Facts(
+        n_known=np.zeros(n_channels, dtype=np.int64),
+        low=np.full(n_channels, np.inf, dtype=values.dtype),
+        high=np.full(n_channels, -np.inf, dtype=values.dtype),
+        total=np.zeros(n_channels),
+        key=np.zeros(n_channels, dtype=np.uint64),
+    )
+
+    def look_at(start: int) -> Callable[[Any], None]:
+        return lambda _: survey(values, mask, start, min(start + CHANNELS_AT_A_TIME, n_channels), facts)
+
+    starts = range(0, n_channels, CHANNELS_AT_A_TIME)
+    run([look_at(start) for start in starts], inline=values.size < SMALL)
+    return tuple(facts)
+
+
+def _group(keys: Array) -> tuple[Array, Array]:
+    """Pattern of each channel, and the first channel of each pattern, in the order of first appearance."""
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    order = np.argsort(first)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    return Channels(n_known, low, high, mean, rank[patterns.ravel()], representatives[order])
+    return rank[inverse.ravel()], first[order]
 
 
 def _refuse_non_finite(values: Array, mask: Array) -> None:

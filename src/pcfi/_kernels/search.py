@@ -1,20 +1,38 @@
 """Breadth-first search from all sources of up to 64 patterns at once, one bit per pattern."""
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from pcfi._kernels.compiling import compiled
 
+Array = np.ndarray[Any, Any]
+
 PATTERNS_PER_WORD = 64
 
 
+class Sources(NamedTuple):
+    """Where the sources of each pattern are read from: the features, the known mask, a channel of each pattern."""
+
+    values: Array
+    known: Array
+    channels: Array
+
+
 @compiled
-def _source_bits(codes, first, width, reached, arrived, queue):
-    """Bits of the patterns that each node is a source of; returns how many nodes entered `queue`."""
+def _source_bits(sources, first, codes, reached, arrived, queue):
+    """Start of a search: codes 0 at sources, the largest integer elsewhere; returns how many nodes are in `queue`."""
+    masked = sources.known.shape[0] > 0
+    channels = sources.channels[first : first + PATTERNS_PER_WORD]
+    beyond = np.iinfo(codes.dtype).max
     found = 0
     for node in range(codes.shape[0]):
         bits = np.uint64(0)
-        for k in range(width):
-            bits |= np.uint64(codes[node, first + k] == 0) << np.uint64(k)
+        for k in range(len(channels)):
+            value = sources.values[node, channels[k]]
+            is_known = sources.known[node, channels[k]] if masked else value == value
+            bits |= np.uint64(is_known) << np.uint64(k)
+            codes[node, first + k] = 0 if is_known else beyond
         reached[node] = bits
         arrived[node] = bits
         if bits:
@@ -55,11 +73,11 @@ def _record(queue, arriving, arrived, reached, level, codes, first):
 
 
 @compiled
-def search(indptr, indices, codes, first, limit, stop, unreached):
-    """Hops for the patterns `first` to `first + 63` of `codes`; returns the deepest level, or -1 if beyond `limit`.
+def search(indptr, indices, sources, first, codes, stop, unreached):
+    """Hops for the patterns `first` to `first + 63` into `codes`; returns the deepest level, or -1 if it does not fit.
 
-    On entry `codes[node, pattern]` is 0 at sources and larger than `limit` elsewhere; `indptr`, `indices` list
-    out-neighbours. Cells that stay unreached keep their entry and are counted in `unreached[pattern]`.
+    `indptr`, `indices` list out-neighbours. Cells that stay unreached hold the largest integer of `codes` and are
+    counted in `unreached[pattern]`.
     """
     n_nodes = codes.shape[0]
     width = min(PATTERNS_PER_WORD, codes.shape[1] - first)
@@ -68,7 +86,8 @@ def search(indptr, indices, codes, first, limit, stop, unreached):
     arriving = np.zeros(n_nodes, np.uint64)
     queue = np.empty(n_nodes, np.int32)
     found_queue = np.empty(n_nodes, np.int32)
-    found = _source_bits(codes, first, width, reached, arrived, queue)
+    found = _source_bits(sources, first, codes, reached, arrived, queue)
+    limit = np.iinfo(codes.dtype).max - 1
     level = 0
     while found and not stop[0]:
         found = _expand(indptr, indices, reached, arrived, arriving, queue[:found], found_queue)

@@ -1,36 +1,56 @@
 """Row-block kernels of the second stage: deviations from the channel means, and the correction of missing cells."""
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from pcfi._kernels.compiling import compiled
 
+Array = np.ndarray[Any, Any]
+
+
+class Sharers(NamedTuple):
+    """The channels that share, and the pattern of each."""
+
+    channels: Array
+    patterns: Array
+
 
 @compiled
-def channel_sums(values, codes, patterns, n_levels, sums, counts):
-    """Add the reachable cells of each channel to `sums` (float64) and `counts`."""
+def channel_sums(values, codes, sharers, n_levels, sums, counts):
+    """Add the reachable cells of each sharing channel to `sums` (float64) and `counts`."""
     for node in range(values.shape[0]):
-        for channel in range(values.shape[1]):
-            if codes[node, patterns[channel]] <= n_levels:
-                sums[channel] += values[node, channel]
-                counts[channel] += 1
+        row = values[node]
+        code_row = codes[node]
+        for k in range(len(sharers.channels)):
+            reachable = code_row[sharers.patterns[k]] <= n_levels
+            sums[k] += row[sharers.channels[k]] if reachable else 0.0
+            counts[k] += reachable
 
 
 @compiled
-def deviations(values, codes, channels, patterns, means, by_code, out):
-    """`out` = by_code[hops] * (value - mean) of the chosen channels; `by_code` is 0 for unreachable cells."""
+def deviations(values, codes, sharers, means, by_code, first, last, out):
+    """Rows `first` to `last` of `out` = by_code[hops] * (value - mean); `by_code` is 0 for unreachable cells.
+
+    `values` and `codes` start at the same node as `out`.
+    """
     unreachable = len(by_code) - 1
-    for node in range(values.shape[0]):
-        for k in range(len(channels)):
-            code = min(np.int64(codes[node, patterns[k]]), unreachable)
-            out[node, k] = by_code[code] * (values[node, channels[k]] - means[k])
+    for node in range(first, last):
+        row = values[node]
+        code_row = codes[node]
+        for k in range(len(sharers.channels)):
+            code = min(np.int64(code_row[sharers.patterns[k]]), unreachable)
+            out[node, k] = by_code[code] * (row[sharers.channels[k]] - means[k])
 
 
 @compiled
-def correct(values, codes, channels, patterns, confidence, received):
-    """Add (1 - confidence) * received to the missing reachable cells of the chosen channels."""
+def correct(values, codes, sharers, confidence, first, last, received):
+    """Add (1 - confidence) * received to the missing reachable cells of rows `first` to `last`."""
     unreachable = len(confidence) - 1
-    for node in range(values.shape[0]):
-        for k in range(len(channels)):
-            code = min(np.int64(codes[node, patterns[k]]), unreachable)
+    for node in range(first, last):
+        row = values[node]
+        code_row = codes[node]
+        for k in range(len(sharers.channels)):
+            code = min(np.int64(code_row[sharers.patterns[k]]), unreachable)
             if 0 < code < unreachable:
-                values[node, channels[k]] += (1 - confidence[code]) * received[node, k]
+                row[sharers.channels[k]] += (1 - confidence[code]) * received[node, k]

@@ -1,12 +1,26 @@
-"""Feature matrix -> facts about each channel, in one pass: known count, range, sum, and a key of its known set."""
+"""Feature matrix -> facts about each channel, in one pass: known count, range, sum, and a key of its known set.
 
-from typing import Any
+A cell is known if the mask says so; a mask without rows means that every cell but NaN is known. Inner loops have no
+branches, so that they run on vectors.
+"""
+
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pcfi._kernels.compiling import compiled
 
 Array = np.ndarray[Any, Any]
+
+
+class Facts(NamedTuple):
+    """One entry per channel: number of known cells, their range and sum, and a key of the set of sources."""
+
+    n_known: Array
+    low: Array
+    high: Array
+    total: Array
+    key: Array
 
 
 @compiled
@@ -19,47 +33,55 @@ def _mix(number):
 
 
 @compiled
-def survey(values, known, count, low, high, total, keys):
-    """Fill `count`, `low`, `high`, `total` and `keys` for each channel from its known cells.
+def known_flags(row, known_row, flags):
+    """`flags[k]` = whether the k-th cell of the row is known."""
+    if len(known_row):
+        for k in range(len(flags)):
+            flags[k] = known_row[k]
+    else:
+        for k in range(len(flags)):
+            flags[k] = row[k] == row[k]
 
-    `known` is a mask, or has no rows: then every cell that is not NaN is known. The key of a channel is the sum of
-    two mixed numbers over its sources, so channels with the same known set have the same key, and others do
-    not (the chance of a clash among 10,000 channels is below 1e-30).
+
+@compiled
+def survey(values, known, start, stop, facts):
+    """Fill `facts` for the channels `start` to `stop` from their known cells.
+
+    The key of a channel is the sum of mixed numbers over its sources: channels with the same known set have the same
+    key, others do not (two of them do with a chance of 2^-64).
     """
     masked = known.shape[0] > 0
+    flags = np.empty(stop - start, np.bool_)
     for node in range(values.shape[0]):
-        first = _mix(np.uint64(2 * node))
-        second = _mix(np.uint64(2 * node + 1))
-        for channel in range(values.shape[1]):
-            value = values[node, channel]
-            is_known = known[node, channel] if masked else value == value
-            if is_known:
-                count[channel] += 1
-                low[channel] = min(low[channel], value)
-                high[channel] = max(high[channel], value)
-                total[channel] += value
-                keys[channel, 0] += first
-                keys[channel, 1] += second
+        row = values[node, start:stop]
+        known_flags(row, known[node, start:stop] if masked else known[:0, 0], flags)
+        _measure(row, flags, facts.low[start:stop], facts.high[start:stop], facts.total[start:stop])
+        number = _mix(np.uint64(node))
+        n_known, key = facts.n_known[start:stop], facts.key[start:stop]
+        for k in range(len(flags)):
+            n_known[k] += flags[k]
+        for k in range(len(flags)):
+            key[k] += number if flags[k] else np.uint64(0)
 
 
 @compiled
-def mark_sources(values, known, channels, codes):
-    """Write 0 into `codes[node, pattern]` where the pattern's representative channel is known."""
-    masked = known.shape[0] > 0
-    for node in range(values.shape[0]):
-        for pattern in range(len(channels)):
-            channel = channels[pattern]
-            value = values[node, channel]
-            if known[node, channel] if masked else value == value:
-                codes[node, pattern] = 0
+def _measure(row, flags, low, high, total):
+    for k in range(len(flags)):
+        value = row[k]
+        low[k] = value if flags[k] and value < low[k] else low[k]
+        high[k] = value if flags[k] and value > high[k] else high[k]
+    for k in range(len(flags)):
+        total[k] += row[k] if flags[k] else 0.0
 
 
 @compiled
-def copy_known(values, known, fill, out):
-    """`out` = the value where known, the channel's `fill` elsewhere."""
+def copy_known(values, known, fill, first, last, out):
+    """Rows `first` to `last` of `out` = the value where known, the channel's `fill` elsewhere."""
     masked = known.shape[0] > 0
-    for node in range(values.shape[0]):
-        for channel in range(values.shape[1]):
-            value = values[node, channel]
-            is_known = known[node, channel] if masked else value == value
-            out[node, channel] = value if is_known else fill[channel]
+    flags = np.empty(values.shape[1], np.bool_)
+    for node in range(first, last):
+        row = values[node]
+        filled = out[node]
+        known_flags(row, known[node] if masked else known[:0, 0], flags)
+        for k in range(len(flags)):
+            filled[k] = row[k] if flags[k] else fill[k]

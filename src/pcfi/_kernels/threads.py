@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numba
@@ -14,6 +15,17 @@ Result = TypeVar("Result")
 def thread_count() -> int:
     """How many threads kernels may use: numba's own setting."""
     return int(numba.get_num_threads())
+
+
+def run_rows(n_rows: int, work: Callable[[int, int], object], *, inline: bool = False) -> None:
+    """Call `work(first, last)` on pieces of `n_rows` rows, one per thread; rows must not depend on each other."""
+    pieces = 1 if inline else thread_count()
+    edges = [n_rows * k // pieces for k in range(pieces + 1)]
+
+    def piece(first: int, last: int) -> Callable[[Stop], object]:
+        return lambda _: work(first, last)
+
+    run([piece(*edge) for edge in pairwise(edges)], inline=inline)
 
 
 def run(tasks: Sequence[Callable[[Stop], Result]], *, inline: bool = False) -> list[Result]:
