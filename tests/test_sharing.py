@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import pcfi
 from pcfi._kernels import reference
-from pcfi.channels import share
+from pcfi.channels import Sharing, share
 from pcfi.hops import Hops
 from random_problems import RandomProblem, problems, random_problem
 
@@ -108,7 +108,7 @@ def test_channels_with_a_large_offset_keep_their_correlation():
     codes = rng.integers(0, 3, size=(50, 1)).astype(np.uint8)
     hops = Hops(codes, 2, np.zeros(1, dtype=int), np.zeros(3, dtype=int))
     expected = reference.share(values.astype(np.float64), np.repeat(codes, 3, axis=1), 0.5, 1.0)
-    share(values, hops, np.arange(3), alpha=0.5, beta=1.0)
+    share(values, hops, np.arange(3), Sharing(0.5, 1.0))
     np.testing.assert_allclose(values, expected, atol=5e-3)
 
 
@@ -118,3 +118,17 @@ def test_constant_channels_have_no_correlation():
     alone = pcfi.impute(features[:, :1], [[0, 1, 2], [1, 2, 3]], beta=0)
     np.testing.assert_array_equal(result.values[:, 1], 5.0)
     np.testing.assert_allclose(result.values[:, :1], alone.values)
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize("solver", [pcfi.FixedSteps(30), pcfi.UntilSettled(1e-9)])
+@pytest.mark.parametrize("degree", [6, 1.5])
+def test_factored_sharing_equals_the_dense_way(monkeypatch, standardize, solver, degree):
+    rng = np.random.default_rng(10)
+    problem = random_problem(rng, n_nodes=60, degree=degree, n_channels=40, kind="structural", rate=0.1)
+    options = {"alpha": 0.6, "beta": 0.7, "standardize": standardize, "solver": solver}
+    _, factored = both_stages(problem, **options)
+    monkeypatch.setattr("pcfi.diffusion.INFLUENCE_PAYS", 1000)
+    filled, dense = both_stages(problem, **options)
+    assert np.abs(dense.values - filled.values).max() > 0.01
+    np.testing.assert_allclose(factored.values, dense.values, atol=1e-7)

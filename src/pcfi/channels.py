@@ -10,12 +10,13 @@ suffice: sums for R, then the correction.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pcfi.diffusion import Factors
 from pcfi.hops import Hops
 from pcfi.problem import SMALL
 from pcfi.progress import progress_bar
@@ -25,24 +26,21 @@ Array = npt.NDArray[Any]
 BLOCK_BYTES = 1 << 25
 
 
-def share(
-    values: Array,
-    hops: Hops,
-    active: Array,
-    *,
-    alpha: float,
-    beta: float,
-    standardize: bool = False,
-    progress: bool = False,
-) -> None:
+@dataclass(frozen=True)
+class Sharing:
+    """Parameters of the second stage; `standardize` shares in units of each channel's standard deviation."""
+
+    alpha: float
+    beta: float
+    standardize: bool = False
+
+
+def share(values: Array, hops: Hops, active: Array, sharing: Sharing, *, progress: bool = False) -> None:
     """Refine the missing reachable cells of `values`, in place.
 
-    `active` lists the channels that vary; the others have no correlation with any. With `standardize`, channels are
-    divided by their standard deviation first and scaled back after, so that units do not matter.
+    `active` lists the channels that vary; the others have no correlation with any.
     """
-    if beta == 0 or alpha == 1 or len(active) < 2:
-        return
-    stage = _Stage.prepare(values, hops, active, alpha)
+    stage = _Stage.prepare(values, hops, active, sharing.alpha)
     blocks = list(_row_blocks(len(values), len(active) * values.itemsize))
     with progress_bar("share", 2 * len(values), show=progress) as advance:
         covariance = np.zeros((len(active), len(active)), dtype=np.float64 if len(blocks) > 1 else values.dtype)
@@ -50,7 +48,7 @@ def share(
             part = stage.deviations(rows, stage.reachable)
             covariance += part.T @ part
             advance(len(part))
-        mixing = _mixing(covariance, beta, standardize).astype(values.dtype, copy=False)
+        mixing = _mixing(covariance, sharing).astype(values.dtype, copy=False)
         for rows in blocks:
             part = stage.deviations(rows, stage.confidence)
             stage.correct(rows, part @ mixing)
@@ -112,7 +110,7 @@ def _row_blocks(n_rows: int, row_bytes: int) -> Iterator[slice]:
         yield slice(start, min(start + size, n_rows))
 
 
-def _mixing(covariance: Array, beta: float, standardize: bool) -> Array:
+def _mixing(covariance: Array, sharing: Sharing) -> Array:
     """Beta R (eq. 6), with each column in its own channel's unit if `standardize`; overwrites `covariance`."""
     spread = np.sqrt(np.diagonal(covariance)).copy()
     inverse = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
@@ -120,8 +118,47 @@ def _mixing(covariance: Array, beta: float, standardize: bool) -> Array:
     covariance *= inverse[:, None]
     covariance *= inverse[None, :]
     np.clip(covariance, -1.0, 1.0, out=covariance)
-    if standardize:
+    if sharing.standardize:
         covariance *= inverse[:, None]
         covariance *= spread[None, :]
-    covariance *= beta
+    covariance *= sharing.beta
     return covariance
+
+
+def share_factored(out: Array, hops: Hops, factors: Factors, sharing: Sharing) -> None:
+    """Both stages at once for channels that are a product of an influence matrix H and known values Z.
+
+    With C = H - mean(H) over the reachable nodes and G = C^T C, the channels have the scatter S^2 = diag(Z^T G Z) and the
+    correlation R = S^-1 Z^T G Z S^-1 - I. As X-hat - m = C Z, what the channels send each other is
+
+        (X-hat - m) R = C Q,      Q = Z S^-1 Z^T G Z S^-1 - Z
+
+    and with one confidence per node a cell at h hops is shift + H Z + w C Q, w = beta (1 - alpha^h) alpha^h: one
+    product per number of hops, and no channels x channels matrix.
+    """
+    from pcfi.diffusion.influence import place
+
+    code = hops.codes[:, factors.pattern]
+    influence = factors.influence
+    reachable = influence if hops.n_unreachable[factors.pattern] == 0 else influence[code <= hops.n_levels]
+    mean = reachable.mean(axis=0, dtype=np.float64)
+    centred = reachable - mean.astype(influence.dtype)
+    received = _received(factors.known.astype(np.float64), (centred.T @ centred).astype(np.float64), sharing)
+    unbounded = replace(factors, bounds=np.full_like(factors.bounds, np.inf) * [[-1], [1]])
+    for level in range(1, hops.n_levels + 1):
+        confidence = sharing.alpha**level
+        weight = sharing.beta * (1 - confidence) * confidence
+        known = factors.known + weight * received
+        shift = factors.shift - weight * (mean @ received)
+        rows = np.flatnonzero(code == level).astype(np.int32)
+        place(unbounded, rows, known.astype(influence.dtype), shift.astype(influence.dtype), out)
+
+
+def _received(known: Array, gram: Array, sharing: Sharing) -> Array:
+    """Q of `share_factored`: what a unit of influence receives in each channel from all others."""
+    product = gram @ known
+    spread = np.sqrt(np.maximum((known * product).sum(axis=0), 0.0))
+    inverse = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
+    if sharing.standardize:
+        return np.asarray((known * inverse**2) @ known.T @ product - known * (spread > 0))
+    return np.asarray((known * inverse) @ known.T @ (product * inverse) - known * (spread > 0))

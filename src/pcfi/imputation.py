@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pcfi.channels import share
+from pcfi.channels import Sharing, share, share_factored
 from pcfi.diffusion import Outcome, confidence_weighting, degree_weighting, diffuse
 from pcfi.errors import NotSettledWarning, UnreachableError, UnreachableWarning
 from pcfi.graphs import GraphLike
@@ -121,25 +121,23 @@ def _pcfi(problem: Problem, settings: Settings) -> Filled:
     hops = _hops(problem, settings)
     out = _start(problem)
     weighting = confidence_weighting(problem.graph, hops, settings.alpha)
-    outcome = diffuse(
+    idle = problem.channels.constant if isinstance(settings.solver, UntilSettled) else problem.channels.silent
+    sharers = np.flatnonzero(~idle) if settings.beta > 0 and settings.alpha < 1 else np.empty(0, dtype=np.int64)
+    outcome, factors = diffuse(
         problem,
         hops,
         weighting,
         settings.solver,
         out,
         self_loops=settings.self_loops,
+        factored=sharers,
         progress=settings.progress,
     )
-    idle = problem.channels.constant if isinstance(settings.solver, UntilSettled) else problem.channels.silent
-    share(
-        out,
-        hops,
-        np.flatnonzero(~idle),
-        alpha=settings.alpha,
-        beta=settings.beta,
-        standardize=settings.standardize,
-        progress=settings.progress,
-    )
+    sharing = Sharing(settings.alpha, settings.beta, settings.standardize)
+    if factors is not None:
+        share_factored(out, hops, factors, sharing)
+    elif len(sharers) > 1:
+        share(out, hops, sharers, sharing, progress=settings.progress)
     return Filled(_place_unreachable(problem, settings, hops, out), outcome, hops)
 
 
@@ -147,7 +145,7 @@ def _feature_propagation(problem: Problem, settings: Settings) -> Filled:
     hops = _hops(problem, settings)
     out = _start(problem)
     weighting = degree_weighting(problem.graph, hops, settings.self_loops)
-    outcome = diffuse(
+    outcome, _ = diffuse(
         problem,
         hops,
         weighting,

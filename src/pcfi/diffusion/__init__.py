@@ -21,14 +21,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pcfi.diffusion.job import Job, Outcome, Weighting, confidence_weighting, degree_weighting
+from pcfi.diffusion.job import Factors, Job, Outcome, Weighting, confidence_weighting, degree_weighting
 from pcfi.errors import DivergenceError
 from pcfi.hops import Hops
 from pcfi.problem import Problem
 from pcfi.progress import progress_bar
 from pcfi.solvers import Solver, UntilSettled
 
-__all__ = ["Outcome", "confidence_weighting", "degree_weighting", "diffuse"]
+__all__ = ["Factors", "Outcome", "confidence_weighting", "degree_weighting", "diffuse"]
 
 Array = npt.NDArray[Any]
 
@@ -43,24 +43,38 @@ def diffuse(
     out: Array,
     *,
     self_loops: bool = True,
+    factored: Array | None = None,
     progress: bool = False,
-) -> Outcome:
+) -> tuple[Outcome, Factors | None]:
     """Fill the missing reachable cells of `out`, which holds the known values already.
 
     Channels that are silent (all known values 0) or, in a steady state that keeps constants, constant are left as
-    they are: `out` must hold that constant in their missing cells.
+    they are: `out` must hold that constant in their missing cells. If the channels to fill are just those of
+    `factored`, and they go through one influence matrix, `out` is left as it is and the factors are returned.
     """
     active = _active_channels(problem, hops, weighting, solver)
     with progress_bar("diffuse", len(active), show=progress) as advance:
         dtype = _arithmetic(problem, solver)
         job = Job(problem, hops, weighting, solver, float(self_loops), dtype, out, advance)
-        outcomes = [route(job, chosen) for route, chosen in _routes(job, active)]
-    outcome = Outcome.worst(outcomes)
+        outcome, factors = _run(job, _routes(job, active), factored)
     if not np.isfinite(outcome.residual):
         raise DivergenceError(
             "the diffusion left the finite numbers: the known values or the edge weights span too many magnitudes"
         )
-    return outcome
+    return outcome, factors
+
+
+def _run(job: Job, routes: "list[tuple[Route, Array]]", factored: Array | None) -> tuple[Outcome, Factors | None]:
+    from pcfi.diffusion import influence
+
+    if factored is not None and len(routes) == 1 and routes[0][0] is influence.diffuse:
+        chosen = routes[0][1]
+        if np.array_equal(chosen, factored):
+            factors, outcome = influence.factorise(job, chosen)
+            if not outcome.stuck(job.solver):
+                job.advance(len(chosen))
+                return outcome, factors
+    return Outcome.worst([route(job, chosen) for route, chosen in routes]), None
 
 
 def _active_channels(problem: Problem, hops: Hops, weighting: Weighting, solver: Solver) -> Array:
@@ -99,4 +113,5 @@ def _routes(job: Job, active: Array) -> list[tuple[Route, Array]]:
     routes: list[tuple[Route, Array]] = [
         (influence.diffuse, active[patterns == pattern]) for pattern in np.unique(patterns[through_sources])
     ]
-    return [*routes, (scaled.diffuse, active[~through_sources])]
+    rest = active[~through_sources]
+    return [*routes, (scaled.diffuse, rest)] if len(rest) else routes

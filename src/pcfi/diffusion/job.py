@@ -74,6 +74,31 @@ class Outcome:
 
 
 @dataclass(frozen=True, eq=False)
+class Factors:
+    """Filled channels of one pattern as a product: shift + influence @ known, for every reachable node.
+
+    Attributes
+    ----------
+    pattern : int
+    channels : ndarray of int
+    influence : ndarray of shape (n_nodes, n_sources)
+        Influence of each source on each node; 0 in unreachable rows.
+    known : ndarray of shape (n_sources, n_channels)
+        Known values less the shift.
+    shift : ndarray, one per channel
+    bounds : ndarray of shape (2, n_channels)
+        Lowest and highest value that a filled cell may take.
+    """
+
+    pattern: int
+    channels: Array
+    influence: Array
+    known: Array
+    shift: Array
+    bounds: Array
+
+
+@dataclass(frozen=True, eq=False)
 class Job:
     """Everything a route needs: the problem, the way of weighting, the solver, and the array to write into."""
 
