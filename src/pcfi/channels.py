@@ -128,8 +128,8 @@ def _mixing(covariance: Array, sharing: Sharing) -> Array:
 def share_factored(out: Array, hops: Hops, factors: Factors, sharing: Sharing) -> None:
     """Both stages at once for channels that are a product of an influence matrix H and known values Z.
 
-    With C = H - mean(H) over the reachable nodes and G = C^T C, the channels have the scatter S^2 = diag(Z^T G Z) and the
-    correlation R = S^-1 Z^T G Z S^-1 - I. As X-hat - m = C Z, what the channels send each other is
+    With C = H - mean(H) over the reachable nodes and G = C^T C, the channels have the scatter S^2 = diag(Z^T G Z) and
+    the correlation R = S^-1 Z^T G Z S^-1 - I. As X-hat - m = C Z, what the channels send each other is
 
         (X-hat - m) R = C Q,      Q = Z S^-1 Z^T G Z S^-1 - Z
 

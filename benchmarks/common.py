@@ -1,0 +1,130 @@
+"""What every benchmark needs: data sets, masks, interleaved timing, peak memory, and a JSON file for the answer."""
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = Path(__file__).parent / "results"
+DATASETS = ("Cora", "CiteSeer", "PubMed", "Photo", "Computers")
+
+warnings.simplefilter("ignore")
+
+
+def load(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Features and edge index of the largest connected component, through PyG's loaders."""
+    from torch_geometric.datasets import Amazon, Planetoid
+    from torch_geometric.transforms import LargestConnectedComponents
+
+    folder = os.environ.get("PCFI_DATA")
+    if folder is None:
+        folder = str(Path(tempfile.gettempdir()) / "pcfi-data")
+        shared = ROOT.parent / "shared" / "data"
+        if shared.exists() and not Path(folder).exists():
+            shutil.copytree(shared, folder)
+    kind = Planetoid if name in ("Cora", "CiteSeer", "PubMed") else Amazon
+    data = LargestConnectedComponents()(kind(folder, name)[0])
+    return data.x.numpy(), data.edge_index.numpy()
+
+
+def hide(features: np.ndarray, kind: str, rate: float, seed: int = 0) -> np.ndarray:
+    """The features with NaN: whole nodes ("structural") or single cells ("uniform") go missing at `rate`."""
+    rng = np.random.default_rng(seed)
+    shape = (len(features), 1) if kind == "structural" else features.shape
+    return np.where(rng.random(shape) >= rate, features, np.float32(np.nan))
+
+
+def power_law_graph(n_nodes: int, n_edges: int, *, n_communities: int = 40, seed: int = 0) -> np.ndarray:
+    """An edge index with power-law degrees and communities: ends drawn by popularity, 80 % in one community."""
+    rng = np.random.default_rng(seed)
+    popularity = rng.permutation((np.arange(n_nodes) + 10.0) ** -0.7)
+    community = rng.integers(0, n_communities, size=n_nodes)
+    order = np.argsort(community, kind="stable")
+    cumulative = np.cumsum(popularity[order])
+    bounds = np.searchsorted(community[order], np.arange(n_communities + 1))
+    starts = np.concatenate([[0.0], cumulative])[bounds]
+
+    def draw(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        places = low + rng.random(len(low)) * (high - low)
+        return order[np.minimum(np.searchsorted(cumulative, places), n_nodes - 1)]
+
+    everywhere = np.zeros(n_edges), np.full(n_edges, cumulative[-1])
+    source = draw(*everywhere)
+    inside = community[source]
+    target = np.where(rng.random(n_edges) < 0.8, draw(starts[inside], starts[inside + 1]), draw(*everywhere))
+    return np.stack([source, target]).astype(np.int32)
+
+
+def interleave(candidates: dict[str, Callable[[], Any]], repeats: int = 3, seconds: float = 60.0) -> dict[str, float]:
+    """Best time of each candidate; they take turns, so that a slow moment of the machine hits all alike."""
+    for run in candidates.values():
+        if repeats > 1:
+            run()
+    best = dict.fromkeys(candidates, np.inf)
+    begin = time.perf_counter()
+    for _ in range(repeats):
+        for name, run in candidates.items():
+            start = time.perf_counter()
+            run()
+            best[name] = min(best[name], time.perf_counter() - start)
+        if time.perf_counter() - begin > seconds:
+            break
+    return best
+
+
+def peak_memory(code: str) -> dict[str, float]:
+    """Run `code` in a process of its own; it must print a JSON object as its last line."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    return dict(json.loads(done.stdout.strip().splitlines()[-1]))
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers were measured on."""
+    import numba
+    import torch
+
+    import pcfi
+
+    return {
+        "cores": os.cpu_count(),
+        "processor": next(
+            (
+                line.split(":")[1].strip()
+                for line in Path("/proc/cpuinfo").read_text().splitlines()
+                if "model name" in line
+            ),
+            platform.processor(),
+        ),
+        "threads": numba.get_num_threads(),
+        "versions": {
+            "pcfi": pcfi.__version__,
+            "numpy": np.__version__,
+            "numba": numba.__version__,
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+        },
+    }
+
+
+def answer(name: str, rows: list[dict[str, Any]], **facts: Any) -> None:
+    """Write the result of a benchmark to results/<name>.json, and print it."""
+    RESULTS.mkdir(exist_ok=True)
+    text = json.dumps({"machine": machine(), **facts, "rows": rows}, indent=1, default=float)
+    target = RESULTS / f"{name}.json"
+    scratch = target.with_suffix(".tmp")
+    scratch.write_text(text + "\n")
+    scratch.replace(target)
+    for row in rows:
+        print(name, row, flush=True)
