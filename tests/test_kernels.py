@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pcfi._kernels import reference
 from pcfi._kernels.blocks import Links, aligned_block, lanes_of, neighbour_sum
 from pcfi._kernels.neighbors import neighbour_means
+from pcfi._kernels.peeling import peel, put_back, take_off
 from pcfi._kernels.search import Sources, search
 from pcfi._kernels.survey import Facts, copy_known, survey
 from pcfi._kernels.sweeping import order_by_hops
@@ -163,3 +164,43 @@ def test_random_problems_cover_what_they_claim():
     uniform = random_problem(rng, kind="uniform").known
     assert (structural == structural[:, :1]).all()
     assert not (uniform == uniform[:, :1]).all()
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 40))
+def test_a_tree_is_peeled_down_to_what_lies_between_sources(seed, n_nodes):
+    rng = np.random.default_rng(seed)
+    tree = np.array([[rng.integers(node), node] for node in range(1, n_nodes)]).T
+    graph = prepare_graph(tree, n_nodes)
+    links = Links(graph.indptr, graph.indices, graph.weights_as(np.float64))
+    block, scales, free = (aligned_block(n_nodes, np.float64) for _ in range(3))
+    free[:] = 1
+    sources = rng.choice(n_nodes, size=2, replace=False)
+    free[sources, rng.integers(8)] = 0  # known in one lane is enough to stay
+    leaves, parents = np.empty((2, n_nodes), dtype=np.int32)
+    count = peel(links, free, 8, leaves, parents)
+    between = nodes_between(tree, n_nodes, *sources)
+    assert set(leaves[:count].tolist()) == set(range(n_nodes)) - between
+    scales[:], block[:] = 1, 0
+    block[list(between)] = rng.normal(size=(len(between), 1))
+    rows = np.arange(n_nodes, dtype=np.int32)
+    assert set(rows[: take_off(leaves[:count], rows, scales)].tolist()) == between
+    assert (scales[leaves[:count]] == 0).all()
+    put_back(leaves[:count], parents[:count], block, scales)
+    for leaf, parent in zip(leaves[:count], parents[:count], strict=True):
+        assert (block[leaf] == block[parent]).all()
+    assert (scales == 1).all()
+
+
+def nodes_between(tree, n_nodes, first, last):
+    """The nodes on the way from one node of a tree to another."""
+    parent = {int(child): int(up) for up, child in tree.T}
+
+    def way_up(node):
+        way = [int(node)]
+        while way[-1] in parent:
+            way.append(parent[way[-1]])
+        return way
+
+    one, other = way_up(first), way_up(last)
+    meeting = next(node for node in one if node in other)
+    return set(one[: one.index(meeting) + 1]) | set(other[: other.index(meeting) + 1])

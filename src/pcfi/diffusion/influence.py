@@ -92,9 +92,10 @@ def _solve_identity(job: Job, pattern: int, sources: Array, rtol: float) -> tupl
 
             block = prepare(job, links, patterns, blocks, fill)
             result, steps, _ = solve(job, links, block, rtol, stop)
-            close_influence(result, block.scales, influence[:, start : start + len(part)])
             moves = np.zeros(n_nodes)
             row_moves(links, block.rows, result, block.diagonal, block.scales, job.own_weight, moves)
+            block.close()
+            close_influence(result, block.scales, influence[:, start : start + len(part)])
             arena.give_back(blocks)
             return int(steps.max()), moves
 

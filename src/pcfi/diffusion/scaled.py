@@ -20,6 +20,7 @@ from pcfi._kernels.blocks import (
     mark_free,
     open_block,
 )
+from pcfi._kernels.peeling import peel, put_back, take_off
 from pcfi._kernels.settling import Work, measure_units, settle
 from pcfi._kernels.steps import invert, largest_move, take_steps
 from pcfi._kernels.threads import run
@@ -60,7 +61,13 @@ class Block:
     scales: Array
     diagonal: Array
     rows: Array
+    leaves: Array
+    parents: Array
     spare: list[Array]
+
+    def close(self) -> None:
+        """Put the hanging trees back."""
+        put_back(self.leaves, self.parents, self.solution, self.scales)
 
 
 def links_of(job: Job) -> Links:
@@ -82,11 +89,16 @@ def prepare(
     fill(scales, solution)
     rows = np.empty(len(solution), dtype=np.int32)
     rows = rows[: mark_free(job.hops.codes, patterns, job.hops.n_levels, diagonal, rows)]
+    leaves, parents = np.empty((2, len(solution)), dtype=np.int32)
+    n_leaves = peel(links, diagonal, len(patterns), leaves, parents) if job.centred else 0
+    leaves, parents = leaves[:n_leaves], parents[:n_leaves]
+    if n_leaves:
+        rows = rows[: take_off(leaves, rows, scales)]
     if job.weighting.degree is None:
         confidence_diagonal(links, rows, scales, diagonal)
     else:
         degree_diagonal(rows, job.weighting.degree, diagonal)
-    return Block(solution, scales, diagonal, rows, spare)
+    return Block(solution, scales, diagonal, rows, leaves, parents, spare)
 
 
 def solve(job: Job, links: Links, block: Block, rtol: float, stop: Any) -> tuple[Array, Array, Array]:
@@ -172,6 +184,7 @@ def _fill_channels(
     block = prepare(job, links, columns.patterns, blocks, fill)
     rtol = job.solver.rtol if isinstance(job.solver, UntilSettled) else 0.0
     result, steps, moves = solve(job, links, block, rtol, stop)
+    block.close()
     close_block(result, block.scales, block.diagonal, columns, bounds_of(job, chosen), job.out)
     relative_moves = moves[: len(chosen)].astype(np.float64)
     if isinstance(job.solver, FixedSteps):
