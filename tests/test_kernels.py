@@ -19,7 +19,7 @@ from pcfi.hops import UNREACHABLE, count_hops
 from pcfi.problem import read_problem
 from random_problems import RandomProblem, problems, random_problem
 
-NO_MASK = np.empty((0, 0), dtype=bool)
+NO_MASK = np.empty((0, 1), dtype=bool)
 
 
 def reference_hops(problem: RandomProblem) -> np.ndarray:
@@ -138,7 +138,7 @@ def test_neighbour_means_average_the_known_neighbours(problem):
     expected = reference.neighbour_means(problem.flow, problem.features, problem.known)
     for values, mask in ((problem.masked, NO_MASK), (problem.features, problem.known)):
         out = problem.masked.copy()
-        neighbour_means(links, values, mask, out)
+        neighbour_means(links, values, mask, 0, len(out), out)
         np.testing.assert_allclose(out, expected, rtol=1e-6)
 
 

@@ -108,7 +108,7 @@ def test_channels_with_a_large_offset_keep_their_correlation():
     codes = rng.integers(0, 3, size=(50, 1)).astype(np.uint8)
     hops = Hops(codes, 2, np.zeros(1, dtype=int), np.zeros(3, dtype=int))
     expected = reference.share(values.astype(np.float64), np.repeat(codes, 3, axis=1), 0.5, 1.0)
-    share(values, hops, np.arange(3), Sharing(0.5, 1.0))
+    share(values, hops, np.arange(3), np.full(3, 1e4), Sharing(0.5, 1.0))
     np.testing.assert_allclose(values, expected, atol=5e-3)
 
 

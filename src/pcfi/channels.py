@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pcfi.diffusion import Factors
+from pcfi.errors import DivergenceError
 from pcfi.hops import Hops
 from pcfi.problem import SMALL
 from pcfi.progress import progress_bar
@@ -35,24 +36,37 @@ class Sharing:
     standardize: bool = False
 
 
-def share(values: Array, hops: Hops, active: Array, sharing: Sharing, *, progress: bool = False) -> None:
+def share(values: Array, hops: Hops, active: Array, units: Array, sharing: Sharing, *, progress: bool = False) -> None:
     """Refine the missing reachable cells of `values`, in place.
 
-    `active` lists the channels that vary; the others have no correlation with any.
+    `active` lists the channels that vary; the others have no correlation with any. `units` is a number of the size of
+    the known values of each active channel, so that sums of squares stay within the numbers.
     """
-    stage = _Stage.prepare(values, hops, active, sharing.alpha)
+    stage = _Stage.prepare(values, hops, active, units, sharing.alpha)
     blocks = list(_row_blocks(len(values), len(active) * values.itemsize))
     with progress_bar("share", 2 * len(values), show=progress) as advance:
-        covariance = np.zeros((len(active), len(active)), dtype=np.float64 if len(blocks) > 1 else values.dtype)
+        scatter = np.zeros((len(active), len(active)), dtype=np.float64 if len(blocks) > 1 else values.dtype)
         for rows in blocks:
-            part = stage.deviations(rows, stage.reachable)
-            covariance += part.T @ part
+            part = stage.deviations(rows, stage.reachable, units)
+            scatter += part.T @ part
             advance(len(part))
-        mixing = _mixing(covariance, sharing).astype(values.dtype, copy=False)
-        for rows in blocks:
-            part = stage.deviations(rows, stage.confidence)
-            stage.correct(rows, part @ mixing)
-            advance(len(part))
+        finite = True
+        with np.errstate(over="ignore", invalid="ignore"):
+            mixing = _mixing(scatter, units / np.sqrt(np.maximum(stage.counts, 1)), sharing)
+            mixing = mixing.astype(values.dtype, copy=False)
+            for rows in blocks:
+                part = stage.deviations(rows, stage.confidence, np.ones_like(units))
+                finite = stage.correct(rows, part @ mixing) and finite
+                advance(len(part))
+    _refuse_non_finite(finite)
+
+
+def _refuse_non_finite(finite: bool) -> None:
+    if not finite:
+        raise DivergenceError(
+            "sharing between channels left the finite numbers: beta is too large, or the channels differ too much in "
+            "scale (try standardize=True)"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,46 +76,48 @@ class _Stage:
     values: Array
     codes: Array
     sharers: Any
-    means: Array
+    counts: Array  # reachable cells of each channel
     confidence: Array  # by hops; the last entry is for unreachable cells
     reachable: Array  # likewise, 1 or 0
 
     @classmethod
-    def prepare(cls, values: Array, hops: Hops, active: Array, alpha: float) -> "_Stage":
+    def prepare(cls, values: Array, hops: Hops, active: Array, units: Array, alpha: float) -> "_Stage":
         from pcfi._kernels.sharing import Sharers, channel_sums
 
-        sharers = Sharers(active, hops.patterns[active])
-        sums, counts = np.zeros(len(active)), np.zeros(len(active), dtype=np.int64)
-        channel_sums(values, hops.codes, sharers, hops.n_levels, sums, counts)
+        means, counts = np.zeros(len(active)), np.zeros(len(active), dtype=np.int64)
+        sharers = Sharers(active, hops.patterns[active], means)
+        channel_sums(values, hops.codes, sharers, hops.n_levels, units, means, counts)
+        means *= units / np.maximum(counts, 1)
         confidence = hops.confidence_by_code(alpha, values.dtype)
         reachable = np.append(np.ones(len(confidence) - 1), 0).astype(values.dtype)
-        return cls(values, hops.codes, sharers, sums / np.maximum(counts, 1), confidence, reachable)
+        return cls(values, hops.codes, sharers, counts, confidence, reachable)
 
-    def deviations(self, rows: slice, by_hops: Array) -> Array:
-        """Deviations from the channel means in a block of rows, multiplied by what `by_hops` says."""
+    def deviations(self, rows: slice, by_hops: Array, units: Array) -> Array:
+        """Deviations from the channel means, in `units`, in a block of rows, times what `by_hops` says."""
         from pcfi._kernels.sharing import deviations
         from pcfi._kernels.threads import run_rows
 
         values, codes = self.values[rows], self.codes[rows]
-        out = np.empty((len(values), len(self.sharers.channels)), dtype=self.values.dtype)
+        out = np.empty((len(values), len(units)), dtype=self.values.dtype)
         run_rows(
             len(out),
-            lambda first, last: deviations(values, codes, self.sharers, self.means, by_hops, first, last, out),
+            lambda first, last: deviations(values, codes, self.sharers, units, by_hops, first, last, out),
             inline=out.size < SMALL,
         )
         return out
 
-    def correct(self, rows: slice, received: Array) -> None:
-        """Add to the missing cells of a block of rows what they received, as far as they are not confident."""
+    def correct(self, rows: slice, received: Array) -> bool:
+        """Add what was received to the missing cells, as far as they are not confident; whether all stays finite."""
         from pcfi._kernels.sharing import correct
         from pcfi._kernels.threads import run_rows
 
         values, codes = self.values[rows], self.codes[rows]
-        run_rows(
+        finite = run_rows(
             len(received),
             lambda first, last: correct(values, codes, self.sharers, self.confidence, first, last, received),
             inline=received.size < SMALL,
         )
+        return all(finite)
 
 
 def _row_blocks(n_rows: int, row_bytes: int) -> Iterator[slice]:
@@ -110,22 +126,33 @@ def _row_blocks(n_rows: int, row_bytes: int) -> Iterator[slice]:
         yield slice(start, min(start + size, n_rows))
 
 
-def _mixing(covariance: Array, sharing: Sharing) -> Array:
-    """Beta R (eq. 6), with each column in its own channel's unit if `standardize`; overwrites `covariance`."""
-    spread = np.sqrt(np.diagonal(covariance)).copy()
-    inverse = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
-    np.fill_diagonal(covariance, 0.0)
-    covariance *= inverse[:, None]
-    covariance *= inverse[None, :]
-    np.clip(covariance, -1.0, 1.0, out=covariance)
+def _mixing(scatter: Array, units: Array, sharing: Sharing) -> Array:
+    """Beta R (eq. 6), with each column in its own channel's unit if `standardize`; overwrites `scatter`.
+
+    `units` turns the root of a channel's scatter into its standard deviation.
+    """
+    spread, inverse = _spread(np.diagonal(scatter).copy(), scatter.dtype)
+    np.fill_diagonal(scatter, 0.0)
+    scatter *= inverse[:, None]
+    scatter *= inverse[None, :]
+    np.clip(scatter, -1.0, 1.0, out=scatter)
+    mixing = scatter.astype(np.float64, copy=False) if sharing.standardize else scatter
     if sharing.standardize:
-        covariance *= inverse[:, None]
-        covariance *= spread[None, :]
-    covariance *= sharing.beta
-    return covariance
+        deviation = spread * units
+        mixing *= np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 0)[:, None]
+        mixing *= deviation[None, :]
+    mixing *= sharing.beta
+    return mixing
 
 
-def share_factored(out: Array, hops: Hops, factors: Factors, sharing: Sharing) -> None:
+def _spread(squares: Array, dtype: npt.DTypeLike) -> tuple[Array, Array]:
+    """Root of sums of squared deviations of values of order 1, and its inverse; 0 and 0 where it is only rounding."""
+    spread = np.sqrt(np.maximum(squares, 0.0))
+    spread[spread <= 16 * np.finfo(dtype).eps] = 0.0
+    return spread, np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
+
+
+def share_factored(out: Array, hops: Hops, factors: Factors, units: Array, sharing: Sharing) -> None:
     """Both stages at once for channels that are a product of an influence matrix H and known values Z.
 
     With C = H - mean(H) over the reachable nodes and G = C^T C, the channels have the scatter S^2 = diag(Z^T G Z) and
@@ -138,27 +165,34 @@ def share_factored(out: Array, hops: Hops, factors: Factors, sharing: Sharing) -
     """
     from pcfi.diffusion.influence import place
 
-    code = hops.codes[:, factors.pattern]
-    influence = factors.influence
+    code, influence = hops.codes[:, factors.pattern], factors.influence
     reachable = influence if hops.n_unreachable[factors.pattern] == 0 else influence[code <= hops.n_levels]
     mean = reachable.mean(axis=0, dtype=np.float64)
     centred = reachable - mean.astype(influence.dtype)
-    received = _received(factors.known.astype(np.float64), (centred.T @ centred).astype(np.float64), sharing)
+    known = factors.known.astype(np.float64)
+    received = _received(known, (centred.T @ centred).astype(np.float64), units, sharing, influence.dtype)
     unbounded = replace(factors, bounds=np.full_like(factors.bounds, np.inf) * [[-1], [1]])
+    rows = np.argsort(code, kind="stable").astype(np.int32)
+    ends = np.searchsorted(code, np.arange(hops.n_levels + 1), side="right", sorter=rows)
     for level in range(1, hops.n_levels + 1):
         confidence = sharing.alpha**level
         weight = sharing.beta * (1 - confidence) * confidence
-        known = factors.known + weight * received
-        shift = factors.shift - weight * (mean @ received)
-        rows = np.flatnonzero(code == level).astype(np.int32)
-        place(unbounded, rows, known.astype(influence.dtype), shift.astype(influence.dtype), out)
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = (known + weight * received).astype(influence.dtype)
+            shift = (factors.shift - weight * (mean @ received)).astype(influence.dtype)
+        _refuse_non_finite(bool(np.isfinite(values).all() and np.isfinite(shift).all()))
+        place(unbounded, rows[ends[level - 1] : ends[level]], values, shift, out)
 
 
-def _received(known: Array, gram: Array, sharing: Sharing) -> Array:
+def _received(known: Array, gram: Array, units: Array, sharing: Sharing, dtype: npt.DTypeLike) -> Array:
     """Q of `share_factored`: what a unit of influence receives in each channel from all others."""
-    product = gram @ known
-    spread = np.sqrt(np.maximum((known * product).sum(axis=0), 0.0))
-    inverse = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
-    if sharing.standardize:
-        return np.asarray((known * inverse**2) @ known.T @ product - known * (spread > 0))
-    return np.asarray((known * inverse) @ known.T @ (product * inverse) - known * (spread > 0))
+    scaled = known / units
+    product = gram @ scaled
+    # rounding of the influence matrix, not of this product, decides what is noise
+    spread, inverse = _spread((scaled * product).sum(axis=0), dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if sharing.standardize:
+            sent = (scaled * inverse**2) @ scaled.T @ product * units
+        else:
+            sent = (scaled * inverse * units) @ scaled.T @ (product * inverse)
+        return np.asarray(sent - known * (spread > 0))

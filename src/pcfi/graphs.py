@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pcfi.errors import GraphError, UnsupportedTypeError
+from pcfi.errors import GraphError, ParameterError, UnsupportedTypeError
 
 GraphLike = Any
 Array = npt.NDArray[Any]
@@ -55,7 +56,8 @@ class Graph:
         """Sum of the weights that flow into each node, in float64."""
         if self.weights is None:
             return np.diff(self.indptr).astype(np.float64)
-        summed: Array = np.add.reduceat(np.append(self.weights, 0.0), self.indptr[:-1])
+        with np.errstate(over="ignore"):
+            summed: Array = np.add.reduceat(np.append(self.weights, 0.0), self.indptr[:-1])
         return np.where(np.diff(self.indptr) > 0, summed, 0.0)
 
     @cached_property
@@ -111,6 +113,10 @@ def prepare_graph(graph: GraphLike, n_nodes: int | None = None, *, directed: boo
     >>> prepare_graph([[0, 1, 2], [1, 2, 3]])
     Graph(4 nodes, 3 edges, undirected, unweighted)
     """
+    if not isinstance(directed, bool | np.bool_):
+        raise ParameterError(f"directed must be True or False, got {directed!r}")
+    if n_nodes is not None and (isinstance(n_nodes, bool) or not isinstance(n_nodes, Integral) or n_nodes < 0):
+        raise ParameterError(f"n_nodes must be a whole number of at least 0, or None, got {n_nodes!r}")
     if isinstance(graph, Graph):
         return _check_prepared(graph, n_nodes, directed)
     for recognises, read in _READERS:
@@ -181,11 +187,12 @@ def _read_sparse(graph: Any, n_nodes: int | None) -> _Edges:
         )
     edges = graph.tocoo()
     row, column = (edges.coords if hasattr(edges, "coords") else (edges.row, edges.col))[:2]
+    _check_edge_index_range(np.stack([row, column]), shape[0])
     return row, column, _check_weights(np.asarray(edges.data), len(row)), shape[0]
 
 
 def _is_weighted_pair(graph: object) -> bool:
-    return isinstance(graph, tuple) and len(graph) == 2 and np.ndim(graph[0]) == 2
+    return isinstance(graph, tuple) and len(graph) == 2 and _array(graph[0], "edge index").ndim == 2
 
 
 def _read_weighted_pair(graph: tuple[Any, Any], n_nodes: int | None) -> _Edges:
@@ -193,7 +200,7 @@ def _read_weighted_pair(graph: tuple[Any, Any], n_nodes: int | None) -> _Edges:
     weights = graph[1]
     if weights is None:
         return source, target, None, size
-    return source, target, _check_weights(np.asarray(weights), len(source)), size
+    return source, target, _check_weights(_array(weights, "weights"), len(source)), size
 
 
 def _is_array(graph: object) -> bool:
@@ -201,10 +208,7 @@ def _is_array(graph: object) -> bool:
 
 
 def _read_edge_index(graph: Any, n_nodes: int | None) -> _Edges:
-    try:
-        index = np.asarray(graph)
-    except ValueError as error:
-        raise GraphError(f"the edge index is ragged ({error}): its two rows must have the same length") from None
+    index = _array(graph, "edge index")
     _check_edge_index_shape(index)
     index = _whole_numbers(index)
     size = n_nodes
@@ -213,7 +217,19 @@ def _read_edge_index(graph: Any, n_nodes: int | None) -> _Edges:
     _check_edge_index_range(index, size)
     if index.dtype not in (np.int32, np.int64):
         index = index.astype(np.int64)
-    return index[0], index[1], None, size
+    return index[0], index[1], None, int(size)
+
+
+def _array(value: Any, what: str) -> Array:
+    if isinstance(value, np.ma.MaskedArray):
+        raise UnsupportedTypeError(f"the {what} is a masked array: pass only the edges that exist, as a plain array")
+    try:
+        return np.asarray(value)
+    except ValueError:
+        raise GraphError(
+            f"the {what} is ragged: its rows must have the same length (edges with weights are a tuple, not a list: "
+            "(edge_index, weights))"
+        ) from None
 
 
 _READERS: list[tuple[Callable[[Any], bool], Callable[[Any, int | None], _Edges]]] = [
@@ -247,11 +263,11 @@ def _whole_numbers(index: Array) -> Array:
         raise GraphError(
             f"an edge index holds whole numbers, but this one has dtype {index.dtype}: convert it to int64"
         )
-    fractional = ~(index == np.floor(index))
+    fractional = ~(np.isfinite(index) & (index == np.floor(index)))
     if fractional.any():
         row, edge = np.argwhere(fractional)[0]
         raise GraphError(f"edge {edge} names node {index[row, edge]}, but nodes are numbered by whole numbers from 0")
-    return index.astype(np.int64)
+    return index
 
 
 def _check_edge_index_range(index: Array, n_nodes: int) -> None:

@@ -64,6 +64,12 @@ class Hops:
         table[-1] = True
         return self._look_up(table)
 
+    @staticmethod
+    def of_known(n_nodes: int, n_channels: int) -> "Hops":
+        """Hops of features without a missing cell."""
+        codes = np.zeros((n_nodes, 1), dtype=np.uint8)
+        return Hops(codes, 0, np.zeros(1, dtype=np.int64), np.zeros(n_channels, dtype=np.int64))
+
     def _look_up(self, table: Array) -> Array:
         per_pattern = table[np.minimum(self.codes, self.n_levels + 1)]
         same = len(self.patterns) == self.codes.shape[1] and (np.diff(self.patterns) == 1).all()
@@ -103,5 +109,6 @@ def _search_all(problem: Problem, dtype: npt.DTypeLike, advance: Any) -> Hops | 
     small = len(indices) * len(firsts) < 100_000
     levels = run([search_word(first) for first in firsts], inline=small)
     if min(levels, default=0) < 0:
+        advance(-n_patterns)
         return None
     return Hops(codes, max(levels, default=0), unreached, problem.channels.patterns)

@@ -112,7 +112,8 @@ def impute(
     )
     problem = read_problem(features, graph, known, directed=settings.directed)
     if problem.n_missing == 0:
-        return _report(problem, settings, Filled(problem.values.copy()), "Nothing was missing.")
+        hops = Hops.of_known(*problem.values.shape) if settings.method in ("pcfi", "fp") else None
+        return _report(problem, settings, Filled(problem.values.copy(), hops=hops), "Nothing was missing.")
     filled = FILLS[settings.method](problem, settings)
     return _report(problem, settings, filled, _status(settings, filled))
 
@@ -134,10 +135,11 @@ def _pcfi(problem: Problem, settings: Settings) -> Filled:
         progress=settings.progress,
     )
     sharing = Sharing(settings.alpha, settings.beta, settings.standardize)
+    units = problem.channels.magnitude[sharers]
     if factors is not None:
-        share_factored(out, hops, factors, sharing)
+        share_factored(out, hops, factors, units, sharing)
     elif len(sharers) > 1:
-        share(out, hops, sharers, sharing, progress=settings.progress)
+        share(out, hops, sharers, units, sharing, progress=settings.progress)
     return Filled(_place_unreachable(problem, settings, hops, out), outcome, hops)
 
 
@@ -165,7 +167,7 @@ def _neighbors(problem: Problem, settings: Settings) -> Filled:
 
 def _mean(problem: Problem, settings: Settings) -> Filled:
     empty = problem.channels.n_known == 0
-    _note_unreachable(int(empty.sum()) * len(problem.values), int(empty.sum()), problem, settings)
+    _refuse_unreachable(int(empty.sum()) * len(problem.values), problem, settings)
     fill = np.where(empty, _policy_values(problem, settings), problem.channels.mean)
     return Filled(_start(problem, fill))
 
@@ -185,7 +187,7 @@ FILLS: dict[str, Callable[[Problem, Settings], Filled]] = {
 
 def _hops(problem: Problem, settings: Settings) -> Hops:
     hops = count_hops(problem, progress=settings.progress)
-    _note_unreachable(hops.unreachable_cells, int((problem.channels.n_known == 0).sum()), problem, settings)
+    _refuse_unreachable(hops.unreachable_cells, problem, settings)
     return hops
 
 
@@ -219,21 +221,25 @@ def _policy_values(problem: Problem, settings: Settings) -> Array:
     return np.full(problem.values.shape[1], np.nan if settings.unreachable == "nan" else 0.0)
 
 
-def _note_unreachable(n_cells: int, n_empty: int, problem: Problem, settings: Settings) -> None:
-    if n_cells == 0:
-        return
-    text = f"{n_cells:,} of {problem.n_missing:,} missing cells cannot be reached from any known cell of their channel"
-    if n_empty:
-        text += f" ({n_empty:,} channels have no known value at all)"
-    if settings.unreachable == "error":
+def _refuse_unreachable(n_cells: int, problem: Problem, settings: Settings) -> None:
+    if n_cells and settings.unreachable == "error":
+        text = _unreachable_text(n_cells, problem)
         raise UnreachableError(f"{text}: choose unreachable='mean', 'zero' or 'nan' to go on")
-    filling = {"mean": "the channel's mean (0 if it has none)", "zero": "0", "nan": "NaN"}[settings.unreachable]
-    warnings.warn(f"{text}; they hold {filling}, with confidence 0", UnreachableWarning, stacklevel=5)
+
+
+def _unreachable_text(n_cells: int, problem: Problem) -> str:
+    text = f"{n_cells:,} of {problem.n_missing:,} missing cells cannot be reached from any known cell of their channel"
+    n_empty = int((problem.channels.n_known == 0).sum())
+    return f"{text} ({n_empty:,} channels have no known value at all)" if n_empty else text
 
 
 def _status(settings: Settings, filled: Filled) -> str:
     if filled.outcome is None:
-        what = {"zero": "0", "mean": "its channel's mean", "neighbors": "the mean of its known neighbours"}
+        what = {
+            "zero": "0",
+            "mean": "its channel's mean",
+            "neighbors": "the mean of its known neighbours, or of its channel if it has none",
+        }
         return f"Every missing cell holds {what[settings.method]}."
     residual = filled.outcome.residual
     steps = f"{filled.outcome.steps} step" + ("s" if filled.outcome.steps != 1 else "")
@@ -254,9 +260,12 @@ def _report(problem: Problem, settings: Settings, filled: Filled, status: str) -
         advice = "raise max_steps, loosen rtol, or use a smaller alpha"
         warnings.warn(f"{status} To settle it, {advice}.", NotSettledWarning, stacklevel=3)
     is_pcfi = settings.method == "pcfi"
-    has_hops = filled.hops is not None
     empty = (problem.channels.n_known == 0) & (settings.method != "zero") & (problem.n_missing > 0)
     n_unreachable = filled.hops.unreachable_cells if filled.hops is not None else int(empty.sum()) * len(problem.values)
+    if n_unreachable:
+        filling = {"mean": "their channel's mean (0 if it has none)", "zero": "0", "nan": "NaN"}[settings.unreachable]
+        text = _unreachable_text(n_unreachable, problem)
+        warnings.warn(f"{text}; they hold {filling}", UnreachableWarning, stacklevel=3)
     return Imputation(
         values=problem.restore(filled.values),
         method=settings.method,
@@ -269,6 +278,6 @@ def _report(problem: Problem, settings: Settings, filled: Filled, status: str) -
         n_missing=problem.n_missing,
         n_unreachable=n_unreachable,
         shape=(problem.values.shape[0], problem.values.shape[1]),
-        _hops=filled.hops if has_hops else None,
+        _hops=filled.hops,
         _unreachable_channels=empty,
     )

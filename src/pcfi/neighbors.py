@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pcfi.problem import Problem
+from pcfi.errors import DivergenceError
+from pcfi.problem import SMALL, Problem
 
 Array = npt.NDArray[Any]
 
@@ -14,7 +15,14 @@ def fill_from_neighbors(problem: Problem, out: Array) -> None:
     """Fill the missing cells of `out` that have a known neighbour; the others stay as they are."""
     from pcfi._kernels.blocks import Links
     from pcfi._kernels.neighbors import neighbour_means
+    from pcfi._kernels.threads import run_rows
 
     graph = problem.graph
     links = Links(graph.indptr, graph.indices, graph.weights_as(np.float64))
-    neighbour_means(links, problem.values, problem.mask, out)
+    finite = run_rows(
+        len(out),
+        lambda first, last: neighbour_means(links, problem.values, problem.mask, first, last, out),
+        inline=len(graph.indices) * out.shape[1] < SMALL,
+    )
+    if not all(finite):
+        raise DivergenceError("the mean of the neighbours left the finite numbers: rescale the features or the weights")

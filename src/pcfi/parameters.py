@@ -24,8 +24,18 @@ class Rule:
     store: Callable[[Any], Any] = lambda value: value
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+def _number(test: Callable[[float], bool]) -> Callable[[Any], bool]:
+    """A test that holds for real numbers that pass `test` also as a float."""
+
+    def accepts(value: object) -> bool:
+        if not isinstance(value, Real) or isinstance(value, bool | np.bool_):
+            return False
+        try:
+            return test(float(value))
+        except OverflowError:
+            return False
+
+    return accepts
 
 
 def _one_of(*choices: str) -> Rule:
@@ -37,8 +47,8 @@ _FLAG = Rule("True or False", lambda value: isinstance(value, bool | np.bool_), 
 
 RULES = {
     "method": _one_of(*METHODS),
-    "alpha": Rule("a number greater than 0 and at most 1", lambda value: _is_number(value) and 0 < value <= 1, float),
-    "beta": Rule("a finite number of at least 0", lambda value: _is_number(value) and 0 <= value < math.inf, float),
+    "alpha": Rule("a number greater than 0 and at most 1", _number(lambda alpha: 0 < alpha <= 1), float),
+    "beta": Rule("a finite number of at least 0", _number(lambda beta: 0 <= beta < math.inf), float),
     "solver": Rule(
         "pcfi.FixedSteps(...) or pcfi.UntilSettled(...)", lambda value: isinstance(value, FixedSteps | UntilSettled)
     ),

@@ -44,6 +44,12 @@ class Channels:
         return np.asarray(self.low == self.high)
 
     @property
+    def magnitude(self) -> Array:
+        """Largest absolute known value of each channel, in float64; 1 if that is 0."""
+        largest = np.maximum(np.abs(self.low), np.abs(self.high)).astype(np.float64)
+        return np.where(largest > 0, largest, 1.0)
+
+    @property
     def silent(self) -> Array:
         """Channels whose known values are all zero (or that have none)."""
         return np.asarray((self.low == 0) & (self.high == 0))
@@ -97,8 +103,17 @@ def _read_features(features: Any, known: Any) -> tuple[Array, Callable[[Array], 
     if values.shape[1] == 0:
         raise FeatureError("features has no channels: there is nothing to fill in")
     dtype = _working_dtype(values.dtype)
-    original = values.dtype if values.dtype == np.float16 else dtype
+    original = np.float16 if values.dtype.kind == "f" and values.dtype.itemsize == 2 else dtype
+    if values.dtype.kind in "iu" and values.dtype.itemsize == 8:
+        _refuse_long_integers(values)
     return np.ascontiguousarray(values, dtype=dtype), lambda filled: filled.astype(original, copy=False)
+
+
+def _refuse_long_integers(values: Array) -> None:
+    if int(values.max()) > 2**53 or int(values.min()) < -(2**53):
+        raise FeatureError(
+            "features holds integers beyond 2^53, which float64 cannot tell apart: subtract an offset or rescale them"
+        )
 
 
 def _to_array(features: Any, known: Any) -> Array:
@@ -136,8 +151,13 @@ def _working_dtype(dtype: np.dtype[Any]) -> npt.DTypeLike:
 
 def _read_known(known: Any, shape: tuple[int, ...]) -> Array:
     if known is None:
-        return np.empty((0, 0), dtype=np.bool_)
-    mask = np.asarray(known.toarray() if hasattr(known, "toarray") else known)
+        return np.empty((0, 1), dtype=np.bool_)
+    if isinstance(known, np.ma.MaskedArray):
+        raise UnsupportedTypeError("known is a masked array: pass a plain boolean array, True = known")
+    try:
+        mask = np.asarray(known.toarray() if hasattr(known, "toarray") else known)
+    except ValueError:
+        raise FeatureError("known has rows of different lengths: it must have the shape of features") from None
     if mask.dtype != np.bool_:
         raise FeatureError(
             f"known must be a boolean mask (True = known), got dtype {mask.dtype}: use known.astype(bool)"
@@ -154,9 +174,18 @@ def _survey(values: Array, mask: Array) -> Channels:
     # a sum that is not finite comes from a NaN said to be known, from infinity, or from huge but finite values
     if not (np.isfinite(low).all() and np.isfinite(high).all() and np.isfinite(total).all()):
         _refuse_non_finite(values, mask)
-    mean = np.clip(total / np.maximum(n_known, 1), low, high)
+    mean = np.clip(_means(values, mask, n_known, total), low, high)
     patterns, representatives = _group(keys)
     return Channels(n_known, low, high, mean, patterns, representatives)
+
+
+def _means(values: Array, mask: Array, n_known: Array, total: Array) -> Array:
+    means = total / np.maximum(n_known, 1)
+    for channel in np.flatnonzero(~np.isfinite(total)):  # the sum is beyond the largest number, the mean is not
+        column = values[:, channel]
+        known = mask[:, channel] if len(mask) else ~np.isnan(column)
+        means[channel] = (column[known].astype(np.float64) / n_known[channel]).sum()
+    return means
 
 
 def _facts(values: Array, mask: Array) -> tuple[Array, ...]:

@@ -1,15 +1,17 @@
 """How long to diffuse: for a fixed number of steps, or until the values have settled."""
 
-import math
 from dataclasses import dataclass
 from numbers import Integral, Real
 
 from pcfi.errors import ParameterError
 
+MOST_STEPS = 10**9
 
-def _check_count(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise ParameterError(f"{name} must be a whole number of at least 1, got {value!r}")
+
+def _count(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= int(value) <= MOST_STEPS:
+        raise ParameterError(f"{name} must be a whole number of at least 1 and at most {MOST_STEPS:,}, got {value!r}")
+    return int(value)
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class FixedSteps:
     steps: int = 100
 
     def __post_init__(self) -> None:
-        _check_count("steps", self.steps)
+        object.__setattr__(self, "steps", _count("steps", self.steps))
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,8 @@ class UntilSettled:
     ----------
     rtol : float, default=1e-4
         Settled means that one further diffusion step would move no missing cell by more than `rtol` times the
-        range of the channel's known values. The distance to the exact steady state can be some ten times that on
-        graphs where values settle slowly (alpha near 1, few sources).
+        range of the channel's known values. The distance to the exact steady state is larger, the more so
+        the slower values settle (alpha near 1, few sources); a smaller `rtol` brings it down in proportion.
     max_steps : int, default=1000
         Give up after this many steps, with a warning.
 
@@ -58,9 +60,10 @@ class UntilSettled:
 
     def __post_init__(self) -> None:
         is_number = isinstance(self.rtol, Real) and not isinstance(self.rtol, bool)
-        if not is_number or not (math.isfinite(self.rtol) and 0 < self.rtol < 1):
+        if not is_number or not 0 < self.rtol < 1 or not 0 < float(self.rtol) < 1:
             raise ParameterError(f"rtol must be a number between 0 and 1 (both excluded), got {self.rtol!r}")
-        _check_count("max_steps", self.max_steps)
+        object.__setattr__(self, "rtol", float(self.rtol))
+        object.__setattr__(self, "max_steps", _count("max_steps", self.max_steps))
 
 
 Solver = FixedSteps | UntilSettled

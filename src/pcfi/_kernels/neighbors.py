@@ -6,13 +6,17 @@ from pcfi._kernels.compiling import compiled
 
 
 @compiled
-def neighbour_means(links, values, known, out):
-    """Write the mean into the missing cells of `out` that have a known neighbour."""
+def neighbour_means(links, values, known, first, last, out):
+    """Write the mean into the missing cells of rows `first` to `last` of `out` that have a known neighbour.
+
+    Returns whether all that was written is finite.
+    """
+    finite = True
     masked = known.shape[0] > 0
     n_channels = values.shape[1]
     total = np.empty(n_channels)
     weight = np.empty(n_channels)
-    for node in range(values.shape[0]):
+    for node in range(first, last):
         total[:] = 0
         weight[:] = 0
         for edge in range(links.indptr[node], links.indptr[node + 1]):
@@ -27,4 +31,7 @@ def neighbour_means(links, values, known, out):
             value = values[node, channel]
             is_known = known[node, channel] if masked else value == value
             if not is_known and weight[channel] > 0:
-                out[node, channel] = total[channel] / weight[channel]
+                mean = total[channel] / weight[channel]
+                out[node, channel] = mean
+                finite &= np.isfinite(mean)
+    return finite

@@ -10,27 +10,28 @@ Array = np.ndarray[Any, Any]
 
 
 class Sharers(NamedTuple):
-    """The channels that share, and the pattern of each."""
+    """The channels that share, the pattern of each, and its mean."""
 
     channels: Array
     patterns: Array
+    means: Array
 
 
 @compiled
-def channel_sums(values, codes, sharers, n_levels, sums, counts):
-    """Add the reachable cells of each sharing channel to `sums` (float64) and `counts`."""
+def channel_sums(values, codes, sharers, n_levels, units, sums, counts):
+    """Add the reachable cells of each sharing channel, in its unit, to `sums` (float64) and `counts`."""
     for node in range(values.shape[0]):
         row = values[node]
         code_row = codes[node]
         for k in range(len(sharers.channels)):
             reachable = code_row[sharers.patterns[k]] <= n_levels
-            sums[k] += row[sharers.channels[k]] if reachable else 0.0
+            sums[k] += row[sharers.channels[k]] / units[k] if reachable else 0.0
             counts[k] += reachable
 
 
 @compiled
-def deviations(values, codes, sharers, means, by_code, first, last, out):
-    """Rows `first` to `last` of `out` = by_code[hops] * (value - mean); `by_code` is 0 for unreachable cells.
+def deviations(values, codes, sharers, units, by_code, first, last, out):
+    """Rows `first` to `last` of `out` = by_code[hops] * (value - mean) / unit; `by_code` is 0 for unreachable cells.
 
     `values` and `codes` start at the same node as `out`.
     """
@@ -40,17 +41,24 @@ def deviations(values, codes, sharers, means, by_code, first, last, out):
         code_row = codes[node]
         for k in range(len(sharers.channels)):
             code = min(np.int64(code_row[sharers.patterns[k]]), unreachable)
-            out[node, k] = by_code[code] * (row[sharers.channels[k]] - means[k])
+            out[node, k] = by_code[code] * ((row[sharers.channels[k]] - sharers.means[k]) / units[k])
 
 
 @compiled
 def correct(values, codes, sharers, confidence, first, last, received):
-    """Add (1 - confidence) * received to the missing reachable cells of rows `first` to `last`."""
+    """Add (1 - confidence) * received to the missing reachable cells of rows `first` to `last`.
+
+    Returns whether all that was written is finite.
+    """
     unreachable = len(confidence) - 1
+    finite = True
     for node in range(first, last):
         row = values[node]
         code_row = codes[node]
         for k in range(len(sharers.channels)):
             code = min(np.int64(code_row[sharers.patterns[k]]), unreachable)
             if 0 < code < unreachable:
-                row[sharers.channels[k]] += (1 - confidence[code]) * received[node, k]
+                value = row[sharers.channels[k]] + (1 - confidence[code]) * received[node, k]
+                row[sharers.channels[k]] = value
+                finite &= np.isfinite(value)
+    return finite

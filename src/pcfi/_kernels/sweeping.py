@@ -1,7 +1,7 @@
 """The steady state of one pattern by sweeps from near to far cells, with relative weights that never underflow.
 
 Slower than conjugate gradients on ordinary graphs, but right for directed graphs and any depth: a node's weights
-are alpha^(hops of the neighbour - own hops), at most 1/alpha, normalised to sum 1. A sweep visits the nodes in the
+are alpha^(hops of the neighbour - own hops + 1), at most 1, normalised to sum 1. A sweep visits the nodes in the
 order of their hops and replaces each by the weighted mean of its neighbours. The largest change in a sweep is
 an upper bound of the largest |x - Px| after it.
 """
@@ -64,16 +64,17 @@ def plan_sweeps(links, hops, n_levels, log_alpha, degree, self_weight, plan):
             neighbour = links.indices[edge]
             if hops[neighbour] <= n_levels:
                 gap = np.int64(hops[neighbour]) - np.int64(hops[node])
-                weight = np.exp(log_alpha * gap) * (links.weights[edge] if weighted else 1.0)
+                weight = np.exp(log_alpha * (gap + 1)) * (links.weights[edge] if weighted else 1.0)
                 plan.indices[filled] = neighbour
                 plan.weights[filled] = weight
                 total += weight
                 filled += 1
+        own = self_weight * np.exp(log_alpha)
         if self_weight > 0:
             plan.indices[filled] = node
-            plan.weights[filled] = self_weight
+            plan.weights[filled] = own
             filled += 1
-        total = (degree[node] if degree.size else total) + self_weight
+        total = (degree[node] if degree.size else total) + own
         for position in range(plan.indptr[k], filled):
             plan.weights[position] /= total
     plan.indptr[len(plan.nodes)] = filled

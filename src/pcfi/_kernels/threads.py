@@ -17,15 +17,18 @@ def thread_count() -> int:
     return int(numba.get_num_threads())
 
 
-def run_rows(n_rows: int, work: Callable[[int, int], object], *, inline: bool = False) -> None:
-    """Call `work(first, last)` on pieces of `n_rows` rows, one per thread; rows must not depend on each other."""
-    pieces = 1 if inline else thread_count()
+PIECES_PER_THREAD = 8  # an interrupt waits for the pieces under way
+
+
+def run_rows(n_rows: int, work: Callable[[int, int], Result], *, inline: bool = False) -> list[Result]:
+    """Results of `work(first, last)` on pieces of `n_rows` rows; rows must not depend on each other."""
+    pieces = 1 if inline else thread_count() * PIECES_PER_THREAD
     edges = [n_rows * k // pieces for k in range(pieces + 1)]
 
-    def piece(first: int, last: int) -> Callable[[Stop], object]:
+    def piece(first: int, last: int) -> Callable[[Stop], Result]:
         return lambda _: work(first, last)
 
-    run([piece(*edge) for edge in pairwise(edges)], inline=inline)
+    return run([piece(*edge) for edge in pairwise(edges)], inline=inline)
 
 
 def run(tasks: Sequence[Callable[[Stop], Result]], *, inline: bool = False) -> list[Result]:

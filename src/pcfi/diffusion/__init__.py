@@ -100,7 +100,9 @@ Route = Callable[[Job, Array], Outcome]
 def _routes(job: Job, active: Array) -> list[tuple[Route, Array]]:
     from pcfi.diffusion import influence, relative, scaled
 
-    smallest = job.weighting.by_hops[job.hops.n_levels]
+    weights = job.problem.graph.weights
+    lightest = 1.0 if weights is None or not len(weights) else min(1.0, float(weights.min()))
+    smallest = job.weighting.by_hops[job.hops.n_levels] * lightest
     vanishes = smallest < 1e3 * np.finfo(job.dtype).tiny
     directed = job.settles and job.problem.graph.directed
     if vanishes or directed:

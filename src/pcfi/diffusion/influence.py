@@ -14,7 +14,7 @@ from pcfi._kernels.influence import place_rows, row_moves
 from pcfi._kernels.threads import run
 from pcfi.diffusion import relative
 from pcfi.diffusion.job import Factors, Job, Outcome
-from pcfi.diffusion.scaled import SMALL, Arena, bounds_of, links_of, prepare, scale_of, solve
+from pcfi.diffusion.scaled import Arena, bounds_of, is_small, links_of, prepare, scale_of, solve
 from pcfi.solvers import FixedSteps
 
 Array = npt.NDArray[Any]
@@ -41,9 +41,15 @@ def factorise(job: Job, chosen: Array) -> tuple[Factors, Outcome]:
     influence, outcome = influence_of(job, pattern, sources)
     channels = job.problem.channels
     # the middle of the range: no known value is further from it than half the spread
-    shift = (channels.low[chosen] / 2 + channels.high[chosen] / 2) if job.centred else np.zeros(len(chosen))
-    known = (job.problem.values[np.ix_(sources, chosen)] - shift).astype(job.dtype)
-    return Factors(pattern, chosen, influence, known, shift.astype(job.dtype), bounds_of(job, chosen)), outcome
+    middle = (channels.low[chosen] / 2 + channels.high[chosen] / 2).astype(job.dtype)
+    known = (job.problem.values[np.ix_(sources, chosen)] - middle).astype(job.dtype)
+    shift = middle
+    if not job.centred:
+        # rows do not sum to 1: the middle flows like the value of one more source, with the row's sum as influence
+        influence = np.append(influence, influence.sum(axis=1, dtype=np.float64)[:, None], axis=1).astype(job.dtype)
+        known = np.append(known, middle[None], axis=0)
+        shift = np.zeros_like(middle)
+    return Factors(pattern, chosen, influence, known, shift, bounds_of(job, chosen)), outcome
 
 
 def place(factors: Factors, rows: Array, known: Array, shift: Array, out: Array) -> None:
@@ -61,8 +67,8 @@ def influence_of(job: Job, pattern: int, sources: Array) -> tuple[Array, Outcome
     rtol = wanted * min(1.0, 3 / len(sources))  # what the bound asks for on real graphs, so that one solve suffices
     while True:
         influence, outcome = _solve_identity(job, pattern, sources, rtol)
-        out_of_reach = outcome.steps >= job.solver.max_steps or rtol < 1e-4 * wanted
-        if outcome.residual <= wanted or out_of_reach:
+        out_of_reach = outcome.steps >= job.solver.max_steps or rtol < 1e-6 * wanted
+        if outcome.residual <= wanted or out_of_reach or not np.isfinite(outcome.residual):
             return influence, outcome
         rtol *= 0.7 * wanted / outcome.residual
 
@@ -101,8 +107,8 @@ def _solve_identity(job: Job, pattern: int, sources: Array, rtol: float) -> tupl
 
         return task
 
-    inline = len(links.indices) * len(sources) < SMALL
-    parts = run([solve_block(start) for start in range(0, len(sources), lanes)], inline=inline)
+    starts = range(0, len(sources), lanes)
+    parts = run([solve_block(start) for start in starts], inline=is_small(job, len(sources)))
     steps = max(taken for taken, _ in parts)
     bound = np.sum([moves for _, moves in parts], axis=0).max()
     return influence, Outcome(steps, float(bound) / (2 if job.centred else 1))

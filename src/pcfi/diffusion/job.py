@@ -64,7 +64,7 @@ class Outcome:
 
     def stuck(self, solver: Solver) -> bool:
         """Whether a steady state was not reached although there are steps left."""
-        return isinstance(solver, UntilSettled) and self.residual > solver.rtol and self.steps < solver.max_steps
+        return isinstance(solver, UntilSettled) and not self.residual <= solver.rtol and self.steps < solver.max_steps
 
     @staticmethod
     def worst(outcomes: Sequence["Outcome"]) -> "Outcome":

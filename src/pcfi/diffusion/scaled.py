@@ -20,6 +20,7 @@ from pcfi._kernels.blocks import (
     mark_free,
     open_block,
 )
+from pcfi._kernels.flooding import flood, scale_rows
 from pcfi._kernels.peeling import peel, put_back, take_off
 from pcfi._kernels.settling import Work, measure_units, settle
 from pcfi._kernels.steps import invert, largest_move, take_steps
@@ -31,6 +32,7 @@ from pcfi.solvers import FixedSteps, UntilSettled
 Array = npt.NDArray[Any]
 
 SMALL = 200_000  # edges times channels below which a thread costs more than it saves
+SHORT = 500_000_000  # edges times channels times steps: some tenths of a second, which an interrupt can wait for
 
 
 class Arena:
@@ -115,6 +117,9 @@ def solve(job: Job, links: Links, block: Block, rtol: float, stop: Any) -> tuple
         steps[:] = job.solver.steps
         return result, steps, largest[0]
     residual, direction, image, inverse, unit = block.spare
+    flood(links, block.rows, block.diagonal, image, block.solution)
+    if job.weighting.degree is None:
+        scale_rows(block.rows, block.diagonal, block.scales, block.solution)
     direction[:] = 0
     work = Work(block.solution, residual, direction, image, block.diagonal, inverse, unit)
     measure_units(block.rows, work, block.scales)
@@ -125,14 +130,12 @@ def solve(job: Job, links: Links, block: Block, rtol: float, stop: Any) -> tuple
 def columns_of(job: Job, chosen: Array) -> Columns:
     """The chosen channels, with the shift and the factor that bring their known values to the order of 1."""
     channels = job.problem.channels
-    if job.settles:
+    shift = channels.mean[chosen] if job.centred else np.zeros(len(chosen))
+    with np.errstate(over="ignore", divide="ignore"):
         factor = 1.0 / job.spread(chosen)
-        shift = channels.mean[chosen] if job.centred else np.zeros(len(chosen))
-    else:
-        # a power of two: the steps stay those of the paper to the last bit
-        largest = np.maximum(np.abs(channels.low[chosen]), np.abs(channels.high[chosen]))
-        factor = np.ldexp(1.0, -np.frexp(largest.astype(np.float64))[1])
-        shift = np.zeros(len(chosen))
+        if not job.settles:
+            # a power of two: the steps stay those of the paper to the last bit
+            factor = np.ldexp(1.0, np.frexp(factor)[1])
     factor = np.minimum(factor, np.finfo(job.dtype).max / 1e6)
     return Columns(chosen, job.hops.patterns[chosen], shift.astype(job.dtype), factor.astype(job.dtype))
 
@@ -143,6 +146,13 @@ def bounds_of(job: Job, chosen: Array) -> Array:
         return np.stack([job.problem.channels.low[chosen], job.problem.channels.high[chosen]])
     limit = np.full(len(chosen), np.inf, dtype=job.out.dtype)
     return np.stack([-limit, limit])
+
+
+def is_small(job: Job, n_channels: int) -> bool:
+    """Whether the work is done before a thread has started."""
+    size = (len(job.problem.graph.indices) + job.problem.graph.n_nodes) * n_channels
+    limit = job.solver.max_steps if isinstance(job.solver, UntilSettled) else job.solver.steps
+    return size < SMALL and size * limit < SHORT
 
 
 def diffuse(job: Job, chosen: Array) -> Outcome:
@@ -165,8 +175,7 @@ def diffuse(job: Job, chosen: Array) -> Outcome:
         return task
 
     parts = [chosen[start : start + lanes] for start in range(0, len(chosen), lanes)]
-    inline = len(links.indices) * len(chosen) < SMALL
-    outcomes = run([solve_block(part) for part in parts], inline=inline)
+    outcomes = run([solve_block(part) for part in parts], inline=is_small(job, len(chosen)))
     if stuck:
         outcomes.append(relative.diffuse(job, np.sort(np.concatenate(stuck))))
     return Outcome.worst(outcomes)
@@ -182,16 +191,14 @@ def _fill_channels(
         open_block(job.problem.values, job.hops.codes, columns, scale, scales, solution)
 
     block = prepare(job, links, columns.patterns, blocks, fill)
+    unit = columns.factor.astype(np.float64) * job.spread(chosen)  # 1 unless the range is near the smallest number
     rtol = job.solver.rtol if isinstance(job.solver, UntilSettled) else 0.0
-    result, steps, moves = solve(job, links, block, rtol, stop)
+    result, steps, moves = solve(job, links, block, rtol * unit.min(), stop)
     block.close()
     close_block(result, block.scales, block.diagonal, columns, bounds_of(job, chosen), job.out)
-    relative_moves = moves[: len(chosen)].astype(np.float64)
+    relative_moves, steps = moves[: len(chosen)] / unit, steps[: len(chosen)]
     if isinstance(job.solver, FixedSteps):
-        relative_moves /= columns.factor * job.spread(chosen)
         return Outcome(job.solver.steps, float(relative_moves.max())), chosen[:0]
-    out_of_steps = steps[: len(chosen)] >= job.solver.max_steps
-    stuck = ~(relative_moves <= rtol) & ~out_of_steps
-    done = ~stuck
-    worst = float(np.max(relative_moves[done], initial=0.0))
-    return Outcome(int(np.max(steps[: len(chosen)], initial=0)), worst), chosen[stuck]
+    stuck = ~(relative_moves <= rtol) & (steps < job.solver.max_steps)
+    worst = float(np.max(relative_moves[~stuck], initial=0.0))
+    return Outcome(int(steps.max()), worst), chosen[stuck]
