@@ -10,6 +10,7 @@ from pcfi._kernels import reference
 from pcfi._kernels.blocks import Links, aligned_block, lanes_of, neighbour_sum
 from pcfi._kernels.neighbors import neighbour_means
 from pcfi._kernels.peeling import peel, put_back, take_off
+from pcfi._kernels.relaxing import mark_sources, read_hops, relax
 from pcfi._kernels.search import Sources, search
 from pcfi._kernels.survey import Facts, copy_known, survey
 from pcfi._kernels.sweeping import order_by_hops
@@ -120,6 +121,42 @@ def test_hops_of_a_path_fit_whatever_its_length(length):
     steps = np.arange(length)
     np.testing.assert_array_equal(hops[:, 0], steps)
     np.testing.assert_array_equal(hops[:, 1], np.minimum(steps, steps[::-1]))
+
+
+@given(problems(max_channels=150), st.booleans())
+def test_relaxing_and_searching_find_the_same_hops(problem, with_mask):
+    graph = prepare_graph(problem.graph, len(problem.features), directed=problem.directed)
+    channels = np.random.default_rng(0).permutation(problem.features.shape[1])
+    values, mask = (problem.features, problem.known) if with_mask else (problem.masked, NO_MASK)
+    sources = Sources(values, mask, channels)
+    stop = np.zeros(1, np.uint8)
+    found = []
+    for _ in range(2):
+        found.append((np.empty((len(values), len(channels)), np.uint8), np.zeros(len(channels), np.int64)))
+    for first in range(0, len(channels), 64):
+        block = aligned_block(len(values), np.uint8)
+        mark_sources(sources, first, block)
+        assert relax(graph.indptr, graph.indices, block, stop)
+        assert read_hops(block, first, *found[0]) == search(
+            *graph.outgoing, sources, first, found[1][0], stop, found[1][1]
+        )
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+    np.testing.assert_array_equal(found[0][1], found[1][1])
+    np.testing.assert_array_equal(found[0][0] == 0, problem.known[:, channels])
+
+
+def test_relaxing_says_so_when_hops_do_not_fit():
+    values = np.where(np.arange(300) == 0, 1.0, np.nan)[:, None]
+    sources = Sources(values, NO_MASK, np.zeros(1, np.int64))
+    block, stop = aligned_block(300, np.uint8), np.zeros(1, np.uint8)
+    forwards = prepare_graph(np.stack([np.arange(299), np.arange(1, 300)]))
+    mark_sources(sources, 0, block)
+    assert relax(forwards.indptr, forwards.indices, block, stop)
+    assert read_hops(block, 0, np.empty((300, 1), np.uint8), np.zeros(1, np.int64)) == -1
+    order = np.r_[0, np.arange(299, 0, -1)]
+    backwards = prepare_graph(np.stack([order[:-1], order[1:]]))
+    mark_sources(sources, 0, block)
+    assert not relax(backwards.indptr, backwards.indices, block, stop)
 
 
 def test_search_says_so_when_hops_do_not_fit():

@@ -47,7 +47,7 @@ def share(values: Array, hops: Hops, active: Array, units: Array, sharing: Shari
     with progress_bar("share", 2 * len(values), show=progress) as advance:
         scatter = np.zeros((len(active), len(active)), dtype=np.float64 if len(blocks) > 1 else values.dtype)
         for rows in blocks:
-            part = stage.deviations(rows, stage.reachable, units)
+            part = stage.deviations(rows, stage.reachable, 1 / units)
             scatter += part.T @ part
             advance(len(part))
         finite = True
@@ -88,20 +88,22 @@ class _Stage:
         sharers = Sharers(active, hops.patterns[active], means)
         channel_sums(values, hops.codes, sharers, hops.n_levels, units, means, counts)
         means *= units / np.maximum(counts, 1)
+        sharers = sharers._replace(means=means.astype(values.dtype))
         confidence = hops.confidence_by_code(alpha, values.dtype)
         reachable = np.append(np.ones(len(confidence) - 1), 0).astype(values.dtype)
         return cls(values, hops.codes, sharers, counts, confidence, reachable)
 
-    def deviations(self, rows: slice, by_hops: Array, units: Array) -> Array:
-        """Deviations from the channel means, in `units`, in a block of rows, times what `by_hops` says."""
+    def deviations(self, rows: slice, by_hops: Array, factors: Array) -> Array:
+        """Deviations from the channel means in a block of rows, times `factors` and what `by_hops` says."""
         from pcfi._kernels.sharing import deviations
         from pcfi._kernels.threads import run_rows
 
         values, codes = self.values[rows], self.codes[rows]
-        out = np.empty((len(values), len(units)), dtype=self.values.dtype)
+        out = np.empty((len(values), len(factors)), dtype=self.values.dtype)
+        factors = factors.astype(out.dtype)
         run_rows(
             len(out),
-            lambda first, last: deviations(values, codes, self.sharers, units, by_hops, first, last, out),
+            lambda first, last: deviations(values, codes, self.sharers, factors, by_hops, first, last, out),
             inline=out.size < SMALL,
         )
         return out

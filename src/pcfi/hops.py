@@ -88,26 +88,35 @@ def count_hops(problem: Problem, *, progress: bool = False) -> Hops:
 
 def _search_all(problem: Problem, dtype: npt.DTypeLike, advance: Any) -> Hops | None:
     """Hops in integers of `dtype`, or None if they do not fit."""
-    from pcfi._kernels.search import PATTERNS_PER_WORD, Sources, search
+    from pcfi._kernels.blocks import aligned_block
+    from pcfi._kernels.relaxing import PATTERNS_AT_A_TIME, mark_sources, read_hops, relax
+    from pcfi._kernels.search import Sources, search
     from pcfi._kernels.threads import run
 
     sources = Sources(problem.values, problem.mask, problem.channels.representatives)
     n_patterns = len(sources.channels)
     codes = np.empty((len(problem.values), n_patterns), dtype=dtype)
     unreached = np.zeros(n_patterns, dtype=np.int64)
-    indptr, indices = problem.graph.outgoing
+    graph = problem.graph
 
-    def search_word(first: int) -> Any:
+    def search_group(first: int) -> Any:
         def task(stop: Any) -> int:
-            level = search(indptr, indices, sources, first, codes, stop, unreached)
-            advance(min(PATTERNS_PER_WORD, n_patterns - first))
+            level = -1
+            block = aligned_block(graph.n_nodes, np.uint8)
+            if dtype is np.uint8:
+                mark_sources(sources, first, block)
+                if relax(graph.indptr, graph.indices, block, stop):
+                    level = read_hops(block, first, codes, unreached)
+            if level < 0:
+                level = search(*graph.outgoing, sources, first, codes, stop, unreached)
+            advance(min(PATTERNS_AT_A_TIME, n_patterns - first))
             return int(level)
 
         return task
 
-    firsts = range(0, n_patterns, PATTERNS_PER_WORD)
-    small = len(indices) * len(firsts) < 100_000
-    levels = run([search_word(first) for first in firsts], inline=small)
+    firsts = range(0, n_patterns, PATTERNS_AT_A_TIME)
+    small = len(graph.indices) * len(firsts) < 200_000
+    levels = run([search_group(first) for first in firsts], inline=small)
     if min(levels, default=0) < 0:
         advance(-n_patterns)
         return None

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pcfi._kernels.compiling import compiled
+from pcfi._kernels.compiling import compiled, inlined
 from pcfi._kernels.vectors import ROW_BYTES, load, splat, store, where_positive
 
 Array = np.ndarray[Any, Any]
@@ -27,6 +27,14 @@ class Columns(NamedTuple):
     factor: Array
 
 
+class Cells(NamedTuple):
+    """The cells of an open block: values in scaled form, scales, and > 0 where a cell is free (missing, reachable)."""
+
+    solution: Array
+    scales: Array
+    free: Array
+
+
 class Scale(NamedTuple):
     """Scale of a cell: `by_code[hops] * by_node[node]`; `by_code` ends with the unreachable code, which is 0."""
 
@@ -47,7 +55,7 @@ def aligned_block(n_nodes: int, dtype: Any) -> Array:
     return block
 
 
-@compiled
+@inlined
 def neighbour_sum(links, block, node):
     """Weighted sum of the rows of `block` over the in-neighbours of `node`, held in registers."""
     total = splat(block, 0.0)
@@ -61,51 +69,54 @@ def neighbour_sum(links, block, node):
 
 
 @compiled
-def open_block(values, codes, columns, scale, scales, block):
-    """Known cells of `block` = scale * (value - shift) * factor, all others 0; `scales` = the scale of each cell."""
+def open_block(values, codes, columns, scale, cells, rows):
+    """Fill `cells` from the features; `rows` lists the nodes that have a free cell; returns how many.
+
+    A known cell is scale * (value - shift) * factor, all others are 0.
+    """
     unreachable = len(scale.by_code) - 1
-    for node in range(values.shape[0]):
-        for lane in range(block.shape[1]):
-            block[node, lane] = 0
-            scales[node, lane] = 0
-        for lane in range(len(columns.channels)):
-            code = min(np.int64(codes[node, columns.patterns[lane]]), unreachable)
-            cell_scale = scale.by_code[code] * scale.by_node[node]
-            scales[node, lane] = cell_scale
-            if code == 0:
-                value = values[node, columns.channels[lane]] - columns.shift[lane]
-                block[node, lane] = value * columns.factor[lane] * cell_scale
-
-
-@compiled
-def open_influence(sources, codes, pattern, scale, scales, block):
-    """Like `open_block` for indicator channels of one pattern: lane k is 1 at node `sources[k]`, 0 at the others."""
-    unreachable = len(scale.by_code) - 1
-    for node in range(codes.shape[0]):
-        code = min(np.int64(codes[node, pattern]), unreachable)
-        for lane in range(block.shape[1]):
-            block[node, lane] = 0
-            scales[node, lane] = scale.by_code[code] * scale.by_node[node]
-    for lane in range(len(sources)):
-        block[sources[lane], lane] = scales[sources[lane], lane]
-
-
-@compiled
-def mark_free(codes, patterns, n_levels, free, rows):
-    """`free` = 1 at missing reachable cells, else 0; `rows` lists the nodes that have one; returns how many."""
+    width = len(columns.channels)
     found = 0
-    for node in range(codes.shape[0]):
-        any_free = False
-        for lane in range(free.shape[1]):
-            free[node, lane] = 0
-        for lane in range(len(patterns)):
-            code = codes[node, patterns[lane]]
-            if 0 < code <= n_levels:
-                free[node, lane] = 1
-                any_free = True
-        if any_free:
+    for node in range(values.shape[0]):
+        own = scale.by_node[node]
+        n_free = 0
+        for lane in range(width):
+            code = min(np.int64(codes[node, columns.patterns[lane]]), unreachable)
+            cell_scale = scale.by_code[code] * own
+            is_free = 0 < code < unreachable
+            n_free += is_free
+            cells.scales[node, lane] = cell_scale
+            cells.free[node, lane] = is_free
+            cells.solution[node, lane] = 0
+            if code == 0:  # a branch: most cells are missing, and their features need not be fetched
+                value = (values[node, columns.channels[lane]] - columns.shift[lane]) * columns.factor[lane]
+                cells.solution[node, lane] = value * cell_scale
+        for lane in range(width, cells.free.shape[1]):
+            cells.scales[node, lane] = 0
+            cells.free[node, lane] = 0
+            cells.solution[node, lane] = 0
+        if n_free:
             rows[found] = node
             found += 1
+    return found
+
+
+@compiled
+def open_influence(sources, codes, pattern, scale, cells, rows):
+    """Like `open_block` for indicator channels of one pattern: lane k is 1 at node `sources[k]`, 0 at the others."""
+    unreachable = len(scale.by_code) - 1
+    found = 0
+    for node in range(codes.shape[0]):
+        code = min(np.int64(codes[node, pattern]), unreachable)
+        is_free = 0 < code < unreachable
+        cells.solution[node] = 0
+        cells.scales[node] = scale.by_code[code] * scale.by_node[node]
+        cells.free[node] = is_free
+        if is_free:
+            rows[found] = node
+            found += 1
+    for lane in range(len(sources)):
+        cells.solution[sources[lane], lane] = cells.scales[sources[lane], lane]
     return found
 
 
@@ -127,14 +138,13 @@ def degree_diagonal(rows, degree, diagonal):
 
 
 @compiled
-def close_block(block, scales, diagonal, columns, bounds, out):
+def close_block(block, scales, free, columns, bounds, out):
     """Write the free cells of `block` back into `out`, unscaled, unshifted and kept within `bounds`."""
     for node in range(out.shape[0]):
         for lane in range(len(columns.channels)):
-            if diagonal[node, lane] > 0:
+            if free[node, lane] > 0:
                 value = block[node, lane] / scales[node, lane] / columns.factor[lane] + columns.shift[lane]
-                value = min(max(value, bounds[0, lane]), bounds[1, lane])
-                out[node, columns.channels[lane]] = value
+                out[node, columns.channels[lane]] = min(max(value, bounds[0, lane]), bounds[1, lane])
 
 
 @compiled

@@ -48,9 +48,14 @@ class KernelCache(FunctionCache):
             super().save_overload(*args)
 
 
-def compiled(function: Callable[..., Any]) -> Any:
+def compiled(function: Callable[..., Any], *, inline: bool = False) -> Any:
     """Compile `function` on first use; other threads run on meanwhile."""
-    dispatcher = numba.njit(nogil=True, error_model="numpy")(function)
+    dispatcher = numba.njit(nogil=True, error_model="numpy", forceinline=inline)(function)
     with contextlib.suppress(OSError, RuntimeError):  # numba found no folder to write to
         dispatcher._cache = KernelCache(function)
     return dispatcher
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """Compile `function` into its callers: a vector that is handed over in memory loses what registers gain."""
+    return compiled(function, inline=True)

@@ -6,7 +6,6 @@ edge would move so little in a step that it could be taken for settled.
 
 import numpy as np
 
-from pcfi._kernels.blocks import neighbour_sum
 from pcfi._kernels.compiling import compiled
 from pcfi._kernels.vectors import load, splat, store, where_positive
 
@@ -39,8 +38,14 @@ def _reach(links, node, reached, block):
     """Give the lanes of `node` that have no value yet the mean of the neighbours that do."""
     zero, one = splat(block, 0.0), splat(block, 1.0)
     before = load(reached, node)
-    heard = neighbour_sum(links, reached, node)
-    mean = neighbour_sum(links, block, node) / where_positive(heard, heard, one)
+    heard, total = zero, zero
+    weighted = links.weights.size > 0
+    for edge in range(links.indptr[node], links.indptr[node + 1]):
+        neighbour = links.indices[edge]
+        weight = splat(block, links.weights[edge]) if weighted else one
+        heard = heard + weight * load(reached, neighbour)
+        total = total + weight * load(block, neighbour)
+    mean = total / where_positive(heard, heard, one)
     fresh = where_positive(before, zero, where_positive(heard, one, zero))
     store(block, node, where_positive(fresh, mean, load(block, node)))
     store(reached, node, before + fresh)

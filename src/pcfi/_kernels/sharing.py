@@ -30,8 +30,8 @@ def channel_sums(values, codes, sharers, n_levels, units, sums, counts):
 
 
 @compiled
-def deviations(values, codes, sharers, units, by_code, first, last, out):
-    """Rows `first` to `last` of `out` = by_code[hops] * (value - mean) / unit; `by_code` is 0 for unreachable cells.
+def deviations(values, codes, sharers, factors, by_code, first, last, out):
+    """Rows `first` to `last` of `out` = by_code[hops] * (value - mean) * factor; `by_code` is 0 for unreachable cells.
 
     `values` and `codes` start at the same node as `out`.
     """
@@ -41,7 +41,7 @@ def deviations(values, codes, sharers, units, by_code, first, last, out):
         code_row = codes[node]
         for k in range(len(sharers.channels)):
             code = min(np.int64(code_row[sharers.patterns[k]]), unreachable)
-            out[node, k] = by_code[code] * ((row[sharers.channels[k]] - sharers.means[k]) / units[k])
+            out[node, k] = by_code[code] * ((row[sharers.channels[k]] - sharers.means[k]) * factors[k])
 
 
 @compiled

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pcfi._kernels.compiling import compiled
+from pcfi._kernels.compiling import compiled, inlined
 from pcfi._kernels.vectors import larger, load, magnitude, splat, store
 
 Array = np.ndarray[Any, Any]
@@ -80,7 +80,7 @@ def plan_sweeps(links, hops, n_levels, log_alpha, degree, self_weight, plan):
     plan.indptr[len(plan.nodes)] = filled
 
 
-@compiled
+@inlined
 def _mean(plan, k, block):
     """Weighted mean of the neighbours of the k-th free node."""
     mean = splat(block, 0.0)

@@ -1,7 +1,7 @@
 """Rows of a block as vector registers: `load`, arithmetic, `store`, for use inside compiled kernels.
 
-A block is a C-contiguous array of shape (nodes, lanes) whose rows are 64 bytes: 16 channels in float32, 8 in
-float64. A `Vector` holds one such row in registers, so a kernel can add up the rows of all neighbours of a node
+A block is a C-contiguous array of shape (nodes, lanes) whose rows are 64 bytes: 16 channels in float32, 8 in float64,
+64 in bytes. A `Vector` holds one such row in registers, so a kernel can add up the rows of all neighbours of a node
 without touching memory for the running sum. LLVM turns the vectors into whatever the processor has.
 """
 
@@ -18,15 +18,17 @@ ROW_BYTES = 64
 class Vector(types.Type):
     """Numba type of one row of a block."""
 
-    def __init__(self, dtype: types.Float) -> None:
+    def __init__(self, dtype: Any) -> None:
         self.dtype = dtype
         self.lanes = ROW_BYTES * 8 // dtype.bitwidth
         super().__init__(name=f"Vector({dtype} x {self.lanes})")
 
 
 def _llvm_type(vector: Vector) -> ir.VectorType:
-    scalar = ir.FloatType() if vector.dtype.bitwidth == 32 else ir.DoubleType()
-    return ir.VectorType(scalar, vector.lanes)
+    width = vector.dtype.bitwidth
+    if isinstance(vector.dtype, types.Integer):
+        return ir.VectorType(ir.IntType(width), vector.lanes)
+    return ir.VectorType(ir.FloatType() if width == 32 else ir.DoubleType(), vector.lanes)
 
 
 @register_model(Vector)
@@ -113,7 +115,8 @@ for _symbol, _instruction in (
 def _call(builder: Any, name: str, vector: Vector, *args: Any) -> Any:
     shape = _llvm_type(vector)
     signature = ir.FunctionType(shape, [shape] * len(args))
-    full_name = f"llvm.{name}.v{vector.lanes}f{vector.dtype.bitwidth}"
+    kind = "i" if isinstance(vector.dtype, types.Integer) else "f"
+    full_name = f"llvm.{name}.v{vector.lanes}{kind}{vector.dtype.bitwidth}"
     return builder.call(cgutils.get_or_insert_function(builder.module, signature, full_name), args)
 
 
@@ -146,3 +149,38 @@ def where_positive(typing: Any, test: Any, chosen: Any, otherwise: Any) -> Any:
         return builder.select(builder.fcmp_ordered(">", args[0], zero), args[1], args[2])
 
     return chosen(test, chosen, otherwise), build
+
+
+# Of bytes: unsigned integers that stop at their largest value instead of wrapping round.
+
+
+@intrinsic
+def smaller(typing: Any, left: Any, right: Any) -> Any:
+    """The smaller of two vectors of bytes, lane by lane."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _call(builder, "umin", left, *args)
+
+    return left(left, right), build
+
+
+@intrinsic
+def add_up_to_largest(typing: Any, left: Any, right: Any) -> Any:
+    """Sum of two vectors of bytes, at most 255."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _call(builder, "uadd.sat", left, *args)
+
+    return left(left, right), build
+
+
+@intrinsic
+def any_below(typing: Any, left: Any, right: Any) -> Any:
+    """Whether any lane of `left` is smaller than that of `right`."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        below = builder.icmp_unsigned("<", args[0], args[1])
+        bits = builder.bitcast(below, ir.IntType(left.lanes))
+        return builder.icmp_unsigned("!=", bits, ir.Constant(bits.type, 0))
+
+    return types.boolean(left, right), build

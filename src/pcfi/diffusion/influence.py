@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pcfi._kernels.blocks import close_influence, lanes_of, open_influence
+from pcfi._kernels.blocks import Cells, close_influence, lanes_of, open_influence
 from pcfi._kernels.influence import place_rows, row_moves
 from pcfi._kernels.threads import run
 from pcfi.diffusion import relative
@@ -85,7 +85,6 @@ def _solve_identity(job: Job, pattern: int, sources: Array, rtol: float) -> tupl
     arena = Arena(n_nodes, job.dtype)
     lanes = lanes_of(job.dtype)
     influence = np.empty((n_nodes, len(sources)), dtype=job.dtype)
-    patterns = np.full(lanes, pattern)
 
     def solve_block(start: int) -> Callable[[Any], tuple[int, Array]]:
         part = sources[start : start + lanes]
@@ -93,10 +92,10 @@ def _solve_identity(job: Job, pattern: int, sources: Array, rtol: float) -> tupl
         def task(stop: Any) -> tuple[int, Array]:
             blocks = arena.take()
 
-            def fill(scales: Array, solution: Array) -> None:
-                open_influence(part, job.hops.codes, pattern, scale, scales, solution)
+            def fill(cells: Cells, rows: Array) -> int:
+                return int(open_influence(part, job.hops.codes, pattern, scale, cells, rows))
 
-            block = prepare(job, links, patterns, blocks, fill)
+            block = prepare(job, links, blocks, fill, lanes)
             result, steps, _ = solve(job, links, block, rtol, stop)
             moves = np.zeros(n_nodes)
             row_moves(links, block.rows, result, block.diagonal, block.scales, job.own_weight, moves)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pcfi._kernels.blocks import (
+    Cells,
     Columns,
     Links,
     Scale,
@@ -17,7 +18,6 @@ from pcfi._kernels.blocks import (
     confidence_diagonal,
     degree_diagonal,
     lanes_of,
-    mark_free,
     open_block,
 )
 from pcfi._kernels.flooding import flood, scale_rows
@@ -83,16 +83,13 @@ def scale_of(job: Job) -> Scale:
     return Scale(job.weighting.by_hops.astype(job.dtype), job.weighting.by_node.astype(job.dtype))
 
 
-def prepare(
-    job: Job, links: Links, patterns: Array, blocks: list[Array], fill: Callable[[Array, Array], None]
-) -> Block:
-    """Open a block with `fill(scales, solution)` and work out its free cells and its diagonal."""
+def prepare(job: Job, links: Links, blocks: list[Array], fill: Callable[[Cells, Array], int], n_lanes: int) -> Block:
+    """Open a block with `fill(cells, rows)`, take off its hanging trees and work out its diagonal."""
     solution, scales, diagonal, *spare = blocks
-    fill(scales, solution)
     rows = np.empty(len(solution), dtype=np.int32)
-    rows = rows[: mark_free(job.hops.codes, patterns, job.hops.n_levels, diagonal, rows)]
+    rows = rows[: fill(Cells(solution, scales, diagonal), rows)]
     leaves, parents = np.empty((2, len(solution)), dtype=np.int32)
-    n_leaves = peel(links, diagonal, len(patterns), leaves, parents) if job.centred else 0
+    n_leaves = peel(links, diagonal, n_lanes, leaves, parents) if job.centred else 0
     leaves, parents = leaves[:n_leaves], parents[:n_leaves]
     if n_leaves:
         rows = rows[: take_off(leaves, rows, scales)]
@@ -187,10 +184,10 @@ def _fill_channels(
     """One block; returns its outcome and the channels that conjugate gradients could not settle."""
     columns = columns_of(job, chosen)
 
-    def fill(scales: Array, solution: Array) -> None:
-        open_block(job.problem.values, job.hops.codes, columns, scale, scales, solution)
+    def fill(cells: Cells, rows: Array) -> int:
+        return int(open_block(job.problem.values, job.hops.codes, columns, scale, cells, rows))
 
-    block = prepare(job, links, columns.patterns, blocks, fill)
+    block = prepare(job, links, blocks, fill, len(chosen))
     unit = columns.factor.astype(np.float64) * job.spread(chosen)  # 1 unless the range is near the smallest number
     rtol = job.solver.rtol if isinstance(job.solver, UntilSettled) else 0.0
     result, steps, moves = solve(job, links, block, rtol * unit.min(), stop)
