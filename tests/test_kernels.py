@@ -130,19 +130,18 @@ def test_relaxing_and_searching_find_the_same_hops(problem, with_mask):
     values, mask = (problem.features, problem.known) if with_mask else (problem.masked, NO_MASK)
     sources = Sources(values, mask, channels)
     stop = np.zeros(1, np.uint8)
-    found = []
-    for _ in range(2):
-        found.append((np.empty((len(values), len(channels)), np.uint8), np.zeros(len(channels), np.int64)))
+    shape = (len(values), len(channels))
+    relaxed, searched = (np.empty(shape, np.uint8) for _ in range(2))
+    counts = np.zeros((2, len(channels)), np.int64)
     for first in range(0, len(channels), 64):
         block = aligned_block(len(values), np.uint8)
         mark_sources(sources, first, block)
         assert relax(graph.indptr, graph.indices, block, stop)
-        assert read_hops(block, first, *found[0]) == search(
-            *graph.outgoing, sources, first, found[1][0], stop, found[1][1]
-        )
-    np.testing.assert_array_equal(found[0][0], found[1][0])
-    np.testing.assert_array_equal(found[0][1], found[1][1])
-    np.testing.assert_array_equal(found[0][0] == 0, problem.known[:, channels])
+        deepest = read_hops(block, first, relaxed, counts[0])
+        assert deepest == search(*graph.outgoing, sources, first, searched, stop, counts[1])
+    np.testing.assert_array_equal(relaxed, searched)
+    np.testing.assert_array_equal(*counts)
+    np.testing.assert_array_equal(relaxed == 0, problem.known[:, channels])
 
 
 def test_relaxing_says_so_when_hops_do_not_fit():
