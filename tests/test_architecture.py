@@ -116,4 +116,6 @@ def test_version_is_written_once():
     from importlib.metadata import version
 
     assert pcfi.__version__ == version("pcfi")
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = pcfi.nonsense
     assert not [path for path in FILES if pcfi.__version__ in path.read_text()]

@@ -6,8 +6,6 @@
 array([1., 2., 3.])
 """
 
-from importlib.metadata import version as _version
-
 from pcfi.errors import (
     DivergenceError,
     FeatureError,
@@ -25,8 +23,6 @@ from pcfi.hops import UNREACHABLE
 from pcfi.imputation import impute
 from pcfi.result import Imputation
 from pcfi.solvers import FixedSteps, UntilSettled
-
-__version__ = _version("pcfi")
 
 __all__ = [
     "UNREACHABLE",
@@ -47,3 +43,11 @@ __all__ = [
     "impute",
     "prepare_graph",
 ]
+
+
+def __getattr__(name: str) -> str:
+    if name == "__version__":  # looked up when asked for: it takes longer than all of our own modules
+        from importlib.metadata import version
+
+        return version("pcfi")
+    raise AttributeError(f"module 'pcfi' has no attribute {name!r}")

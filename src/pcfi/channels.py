@@ -24,7 +24,7 @@ from pcfi.progress import progress_bar
 
 Array = npt.NDArray[Any]
 
-BLOCK_BYTES = 1 << 25
+BLOCK_BYTES = 1 << 23  # of one of the two arrays that a block of rows needs
 
 
 @dataclass(frozen=True)
