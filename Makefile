@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+BENCHMARKS := against_pyg against_pseudocode settled_against_fixed large_graphs growth limit hops first_call
 
 .PHONY: help demo test check format bench docs clean
 
@@ -12,6 +13,7 @@ help:
 	@echo "make check    lint, types and layers only"
 	@echo "make format   format the code"
 	@echo "make docs     draw the pictures of the documentation again"
+	@echo "make bench    run the benchmarks (about half an hour; leave the machine alone) and write docs/benchmarks.md"
 	@echo "make clean    remove the virtual environment, caches and compiled kernels"
 
 $(READY): pyproject.toml constraints.txt
@@ -37,6 +39,10 @@ format: $(READY)
 
 docs: $(READY)
 	$(BIN)/python docs/pictures.py
+
+bench: $(READY)
+	for script in $(BENCHMARKS); do $(BIN)/python benchmarks/$$script.py || exit 1; done
+	$(BIN)/python benchmarks/tables.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis demo.png

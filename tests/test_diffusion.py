@@ -281,3 +281,12 @@ def test_a_column_that_conjugate_gradients_cannot_finish_is_swept_to_the_end():
     known = ~np.isnan(features[:, 0])
     exact = direct_solve(matrix, result.hops[:, 0], known, features[:, 0].astype(float), 0.1)
     np.testing.assert_allclose(result.values[:, 0], exact, atol=5e-3)
+
+
+@pytest.mark.parametrize("solver", [pcfi.FixedSteps(20), pcfi.UntilSettled(1e-6)])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_asking_ahead_changes_nothing(monkeypatch, solver, weighted):
+    problem = random_problem(np.random.default_rng(3), n_nodes=300, degree=5, n_channels=20, weighted=weighted)
+    near = run(problem, solver=solver).values
+    monkeypatch.setattr("pcfi._kernels.blocks.BEYOND_CACHE", 0)
+    np.testing.assert_allclose(run(problem, solver=solver).values, near, rtol=1e-12, atol=1e-12)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pcfi._kernels import reference
-from pcfi._kernels.blocks import Links, aligned_block, lanes_of, neighbour_sum
+from pcfi._kernels.blocks import FarLinks, Links, aligned_block, lanes_of, make_links, neighbour_sum
 from pcfi._kernels.neighbors import neighbour_means
 from pcfi._kernels.peeling import peel, put_back, take_off
 from pcfi._kernels.relaxing import mark_sources, read_hops, relax
@@ -81,8 +81,17 @@ def test_neighbour_sum_is_a_product_with_the_flow(problem):
     block = aligned_block(graph.n_nodes, np.float64)
     block[:] = np.random.default_rng(0).normal(size=block.shape)
     out = aligned_block(graph.n_nodes, np.float64)
-    all_neighbour_sums(Links(graph.indptr, graph.indices, graph.weights_as(np.float64)), block, out)
-    np.testing.assert_allclose(out, problem.flow @ block, rtol=1e-12, atol=1e-12)
+    for kind in (Links, FarLinks):
+        out[:] = np.nan
+        all_neighbour_sums(kind(graph.indptr, graph.indices, graph.weights_as(np.float64)), block, out)
+        np.testing.assert_allclose(out, problem.flow @ block, rtol=1e-12, atol=1e-12)
+
+
+def test_links_ask_ahead_when_blocks_outgrow_the_cache():
+    small, large = (np.zeros(n + 1, np.int64) for n in (1000, 100_000))
+    nothing = np.empty(0, np.int32), np.empty(0)
+    assert type(make_links(small, *nothing)) is Links
+    assert type(make_links(large, *nothing)) is FarLinks
 
 
 @given(problems())

@@ -3,15 +3,24 @@
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba.extending import overload
 
-from pcfi._kernels.compiling import compiled, inlined
-from pcfi._kernels.vectors import ROW_BYTES, load, splat, store, where_positive
+from pcfi._kernels.compiling import compiled
+from pcfi._kernels.vectors import ROW_BYTES, load, prefetch, splat, store, where_positive
 
 Array = np.ndarray[Any, Any]
 
 
 class Links(NamedTuple):
     """In-neighbours of each node in compressed sparse rows; no `weights` means that all are 1."""
+
+    indptr: Array
+    indices: Array
+    weights: Array
+
+
+class FarLinks(NamedTuple):
+    """Links of a graph whose blocks outgrow the cache: rows are asked for `AHEAD` edges before they are added."""
 
     indptr: Array
     indices: Array
@@ -42,6 +51,18 @@ class Scale(NamedTuple):
     by_node: Array
 
 
+AnyLinks = Links | FarLinks
+
+AHEAD = 64
+BEYOND_CACHE = 1 << 22  # bytes of a block
+
+
+def make_links(indptr: Array, indices: Array, weights: Array) -> AnyLinks:
+    """Links of the kind that suits the size of the graph."""
+    kind = FarLinks if (len(indptr) - 1) * ROW_BYTES >= BEYOND_CACHE else Links
+    return kind(indptr, indices, weights)
+
+
 def lanes_of(dtype: Any) -> int:
     """How many channels a block has."""
     return ROW_BYTES // int(np.dtype(dtype).itemsize)
@@ -55,9 +76,12 @@ def aligned_block(n_nodes: int, dtype: Any) -> Array:
     return block
 
 
-@inlined
-def neighbour_sum(links, block, node):
-    """Weighted sum of the rows of `block` over the in-neighbours of `node`, held in registers."""
+def neighbour_sum(links: Any, block: Array, node: int) -> Any:
+    """Weighted sum of the rows of `block` over the in-neighbours of `node`, held in registers; for kernels only."""
+    raise NotImplementedError("neighbour_sum works inside compiled kernels only")
+
+
+def _near_sum(links, block, node):
     total = splat(block, 0.0)
     if links.weights.size:
         for edge in range(links.indptr[node], links.indptr[node + 1]):
@@ -66,6 +90,25 @@ def neighbour_sum(links, block, node):
         for edge in range(links.indptr[node], links.indptr[node + 1]):
             total = total + load(block, links.indices[edge])
     return total
+
+
+def _far_sum(links, block, node):
+    total = splat(block, 0.0)
+    end = len(links.indices) - 1
+    if links.weights.size:
+        for edge in range(links.indptr[node], links.indptr[node + 1]):
+            prefetch(block, links.indices[min(edge + AHEAD, end)])
+            total = total + splat(block, links.weights[edge]) * load(block, links.indices[edge])
+    else:
+        for edge in range(links.indptr[node], links.indptr[node + 1]):
+            prefetch(block, links.indices[min(edge + AHEAD, end)])
+            total = total + load(block, links.indices[edge])
+    return total
+
+
+@overload(neighbour_sum, jit_options={"nogil": True, "error_model": "numpy", "forceinline": True}, strict=False)
+def _choose_sum(links, block, node):
+    return _far_sum if links.instance_class is FarLinks else _near_sum
 
 
 @compiled

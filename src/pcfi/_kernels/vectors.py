@@ -72,6 +72,22 @@ def store(typing: Any, block: Any, row: Any, vector: Any) -> Any:
 
 
 @intrinsic
+def prefetch(typing: Any, block: Any, row: Any) -> Any:
+    """Ask for row `row` of `block` to be in the cache soon."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = _row_pointer(context, builder, signature.args[0], args[0], args[1])
+        address = builder.bitcast(pointer, ir.IntType(8).as_pointer())
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [address.type, number, number, number])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        builder.call(function, [address, *(ir.Constant(number, flag) for flag in (0, 3, 1))])  # read, keep, data
+        return context.get_dummy_value()
+
+    return types.void(block, types.intp), build
+
+
+@intrinsic
 def splat(typing: Any, block: Any, value: Any) -> Any:
     """A vector with `value` in every lane, of the dtype of `block`."""
     vector = Vector(block.dtype)

@@ -9,15 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from pcfi._kernels.blocks import (
+    AnyLinks,
     Cells,
     Columns,
-    Links,
     Scale,
     aligned_block,
     close_block,
     confidence_diagonal,
     degree_diagonal,
     lanes_of,
+    make_links,
     open_block,
 )
 from pcfi._kernels.flooding import flood, scale_rows
@@ -72,10 +73,10 @@ class Block:
         put_back(self.leaves, self.parents, self.solution, self.scales)
 
 
-def links_of(job: Job) -> Links:
+def links_of(job: Job) -> AnyLinks:
     """The graph as the kernels take it."""
     graph = job.problem.graph
-    return Links(graph.indptr, graph.indices, graph.weights_as(job.dtype))
+    return make_links(graph.indptr, graph.indices, graph.weights_as(job.dtype))
 
 
 def scale_of(job: Job) -> Scale:
@@ -83,7 +84,7 @@ def scale_of(job: Job) -> Scale:
     return Scale(job.weighting.by_hops.astype(job.dtype), job.weighting.by_node.astype(job.dtype))
 
 
-def prepare(job: Job, links: Links, blocks: list[Array], fill: Callable[[Cells, Array], int], n_lanes: int) -> Block:
+def prepare(job: Job, links: AnyLinks, blocks: list[Array], fill: Callable[[Cells, Array], int], n_lanes: int) -> Block:
     """Open a block with `fill(cells, rows)`, take off its hanging trees and work out its diagonal."""
     solution, scales, diagonal, *spare = blocks
     rows = np.empty(len(solution), dtype=np.int32)
@@ -100,7 +101,7 @@ def prepare(job: Job, links: Links, blocks: list[Array], fill: Callable[[Cells, 
     return Block(solution, scales, diagonal, rows, leaves, parents, spare)
 
 
-def solve(job: Job, links: Links, block: Block, rtol: float, stop: Any) -> tuple[Array, Array, Array]:
+def solve(job: Job, links: AnyLinks, block: Block, rtol: float, stop: Any) -> tuple[Array, Array, Array]:
     """Diffuse the block; returns the block with the result, the steps and the largest move of each lane."""
     largest = np.zeros((1, block.solution.shape[1]), dtype=job.dtype)
     steps = np.zeros(block.solution.shape[1], dtype=np.int64)
@@ -179,7 +180,7 @@ def diffuse(job: Job, chosen: Array) -> Outcome:
 
 
 def _fill_channels(
-    job: Job, links: Links, scale: Scale, chosen: Array, blocks: list[Array], stop: Any
+    job: Job, links: AnyLinks, scale: Scale, chosen: Array, blocks: list[Array], stop: Any
 ) -> tuple[Outcome, Array]:
     """One block; returns its outcome and the channels that conjugate gradients could not settle."""
     columns = columns_of(job, chosen)

@@ -1,0 +1,53 @@
+"""The results of the benchmarks -> docs/benchmarks.md, one table per question."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
+
+INTRODUCTION = """# Benchmarks
+
+Made by `make bench` from `benchmarks/results/*.json`; do not edit. One question per script; each proves that the results are
+equal before it times. Ratios come from one run in which the candidates take turns, best of the repeats; above 1 means that the
+first is faster. Machine: {cores} cores ({processor}), {threads} threads, Python {python}, numpy {numpy}, numba {numba},
+torch {torch}.
+"""
+
+QUESTIONS = {
+    "against_pyg": "How much faster than PyG's `FeaturePropagation`, which does the easier, unweighted job?",
+    "against_pseudocode": "How much faster than the paper's pseudo-code?",
+    "settled_against_fixed": "What does the steady state cost against 100 steps, and how far are those from it?",
+    "large_graphs": "Large graphs: time and memory",
+    "growth": "Do time and memory grow linearly?",
+    "limit": "How close to the limit of the memory?",
+    "hops": "What do the hops of many patterns cost?",
+    "first_call": "How long does the first call take?",
+}
+
+
+def shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    rows = [{key: value for key, value in row.items() if not isinstance(value, dict)} for row in rows]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
+    lines += ["| " + " | ".join(shown(row.get(name, "")) for name in names) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    found = {path.stem: json.loads(path.read_text()) for path in RESULTS.glob("*.json")}
+    machine = next(iter(found.values()))["machine"]
+    parts = [INTRODUCTION.format(**machine, **machine["versions"])]
+    parts += [f"## {QUESTIONS[name]}\n\n{table(found[name]['rows'])}\n" for name in QUESTIONS if name in found]
+    PAGE.write_text("\n".join(parts))
+
+
+if __name__ == "__main__":
+    main()
