@@ -1,4 +1,4 @@
-"""How long do the import and the first call take, with a cold and a warm cache of kernels, and a small call once warm?"""
+"""How long do the import and the first call take, with a cold and a warm cache, and a small call once warm?"""
 
 import json
 import os
