@@ -11,8 +11,8 @@ INTRODUCTION = """# Benchmarks
 
 Made by `make bench` from `benchmarks/results/*.json`; do not edit. One question per script; each proves that the
 results are equal before it times. Ratios come from one run in which the candidates take turns, best of the repeats;
-above 1 means that the first is faster. Machine: {cores} cores ({processor}), {threads} threads, Python {python}, numpy {numpy},
-numba {numba}, torch {torch}.
+above 1 means that the first is faster. Machine: {cores} cores ({processor}), {threads} threads, Python {python},
+numpy {numpy}, numba {numba}, torch {torch}.
 """
 
 QUESTIONS = {
