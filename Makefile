@@ -12,7 +12,7 @@ help:
 	@echo "make test     lint, types, layers and all tests"
 	@echo "make check    lint, types and layers only"
 	@echo "make format   format the code"
-	@echo "make docs     draw the pictures of the documentation again"
+	@echo "make docs     draw the pictures and run the examples of the documentation again"
 	@echo "make bench    run the benchmarks (about half an hour; leave the machine alone) and write docs/benchmarks.md"
 	@echo "make clean    remove the virtual environment, caches and compiled kernels"
 
@@ -39,6 +39,7 @@ format: $(READY)
 
 docs: $(READY)
 	$(BIN)/python docs/pictures.py
+	$(BIN)/python docs/examples.py
 
 bench: $(READY)
 	for script in $(BENCHMARKS); do $(BIN)/python benchmarks/$$script.py || exit 1; done

@@ -39,9 +39,9 @@ EXACT = pcfi.UntilSettled(rtol=1e-10, max_steps=20_000)
 def main() -> None:
     """Draw every picture and print every number."""
     FOLDER.mkdir(exist_ok=True)
+    digits()
     plt.rcParams.update({"font.size": 11, "axes.titlesize": 12, "axes.spines.top": False, "axes.spines.right": False})
     plt.rcParams.update({"axes.grid": True, "grid.color": "#e4e4e4", "axes.axisbelow": True, "legend.frameon": False})
-    digits()
     hops_and_confidence()
     one_mean()
     steps()

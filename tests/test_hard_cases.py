@@ -180,6 +180,30 @@ def test_alpha_near_zero_is_a_copy_of_the_nearest_source():
     np.testing.assert_allclose(result.values.ravel(), [1, 1, 1, 3, 5, 5, 5])
 
 
+def test_a_status_does_not_claim_more_than_is_true():
+    solver = pcfi.UntilSettled(1.4e-4)
+    assert "more than 0.00014 of" in pcfi.impute(SMALL, path(4), solver=solver).status
+    with pytest.warns(pcfi.UnreachableWarning):
+        nothing = pcfi.impute(SMALL, np.empty((2, 0), int))
+    assert nothing.status == "No source can reach any missing cell, so there was nothing to diffuse."
+    long = np.where(np.arange(500)[:, None] % 499 == 0, np.arange(500.0)[:, None], np.nan)
+    with pytest.warns(pcfi.NotSettledWarning) as caught:
+        pcfi.impute(long, path(500), method="fp", solver=pcfi.UntilSettled(1e-9, max_steps=3))
+    assert "alpha" not in str(caught[0].message)
+
+
+def test_a_stuck_channel_is_finished_from_where_it_got_stuck():
+    features = np.full((300, 12), np.nan)
+    features[[0, 299]] = np.random.default_rng(0).normal(size=(2, 12))
+    for columns in (slice(None), slice(1)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", pcfi.NotSettledWarning)
+            solver = pcfi.UntilSettled(1e-16, max_steps=2000)
+            result = pcfi.impute(features[:, columns], path(300), alpha=1.0, beta=0, solver=solver)
+        exact = np.linspace(features[0, columns], features[299, columns], 300)
+        np.testing.assert_allclose(result.values, exact, atol=1e-10)
+
+
 def test_complete_features_have_full_confidence():
     result = pcfi.impute(np.ones((4, 2)), path(4))
     np.testing.assert_array_equal(result.confidence, 1)
@@ -212,6 +236,9 @@ BAD = [
     (lambda: pcfi.impute(SMALL, [[0, np.inf], [1, 2]]), "names node inf"),
     (lambda: pcfi.impute(SMALL, [[0, 1e300], [1, 2]]), r"names node 1e\+300"),
     (lambda: pcfi.prepare_graph(path(4), "4"), "n_nodes must be"),
+    (lambda: pcfi.prepare_graph(path(4), 3), "edge 2 names node 3, but n_nodes is 3"),
+    (lambda: pcfi.impute(SMALL, path(4), standardize="no"), "True, False or None"),
+    (lambda: pcfi.impute(np.float16(SMALL * 9e3), path(4), beta=50.0), "float16"),
     (lambda: pcfi.prepare_graph(path(4), -1), "n_nodes must be"),
     (lambda: pcfi.prepare_graph(path(4), directed="no"), "directed must be"),
     (lambda: pcfi.prepare_graph(np.ma.masked_array(path(4))), "masked array"),

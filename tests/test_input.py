@@ -149,7 +149,8 @@ def test_features_of_an_unknown_type_get_a_type_error(features):
 
 BAD_MASKS = {
     "shape": (np.ones((5, 1), bool), r"known has shape \(5, 1\), but features has shape \(5, 2\)"),
-    "dtype": (np.ones((5, 2), int), r"boolean mask .* use known.astype\(bool\)"),
+    "one per node": (np.ones(5, bool), r"for whole nodes pass np.broadcast_to\(known\[:, None\], features.shape\)"),
+    "dtype": (np.ones((5, 2), int), r"boolean mask .* use np.asarray\(known, dtype=bool\)"),
     "NaN said to be known": (np.ones((5, 2), bool), r"features\[1, 0\] is NaN, but known says it is known"),
 }
 
@@ -220,7 +221,7 @@ BAD_PARAMETERS = [
     ({"unreachable": 0}, "unreachable"),
     ({"solver": "exact"}, "solver must be"),
     ({"solver": pcfi.FixedSteps}, "solver must be"),
-    ({"standardize": 1}, "standardize must be True or False"),
+    ({"standardize": 1}, "standardize must be True, False or None"),
     ({"self_loops": "no"}, "self_loops must be True or False"),
     ({"progress": 3}, "progress must be True or False"),
     ({"directed": "no"}, "directed must be True or False"),
@@ -262,7 +263,7 @@ def test_unreachable_cells_are_counted_in_one_warning_that_points_here(method):
     assert caught[0].filename == __file__
     text = str(caught[0].message)
     assert "4 of 5 missing cells cannot be reached" in text
-    assert "1 channels have no known value" in text
+    assert "(1 channel without any known value)" in text
     assert result.n_unreachable == 4
     np.testing.assert_array_equal(result.unreachable, [[False, True], [False, True], [True, True]])
     if method == "pcfi":

@@ -21,7 +21,7 @@ def test_repr_reads_like_a_report():
     text = repr(pcfi.impute(FEATURES, PATH, alpha=0.25))
     assert text.startswith("Imputation\n")
     assert "4 nodes x 2 channels" in text
-    assert "4 cells (50.0% were missing)" in text
+    assert "4 cells (50.0%)" in text
     assert "alpha=0.25, beta=0.1" in text
     assert re.search(r"Settled after \d+ steps?: one further step would move no cell by more than", text)
 
@@ -35,9 +35,9 @@ def test_html_repr_is_a_table_with_escaped_text():
 @pytest.mark.parametrize(
     ("method", "status"),
     [
-        ("zero", "Every missing cell holds 0."),
-        ("mean", "Every missing cell holds its channel's mean."),
-        ("neighbors", "Every missing cell holds the mean of its known neighbours, or of its channel if it has none."),
+        ("zero", "A missing cell holds 0."),
+        ("mean", "A missing cell holds its channel's mean."),
+        ("neighbors", "A missing cell holds the mean of its known neighbours, or of its channel if it has none."),
     ],
 )
 def test_plain_fills_do_what_they_say(method, status):

@@ -54,3 +54,8 @@ class UnreachableWarning(PcfiWarning):
 
 class NotSettledWarning(PcfiWarning):
     """The steady state was not reached within `max_steps`."""
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: "1 channel", "2,000 channels"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -98,7 +98,9 @@ def prepare_graph(graph: GraphLike, n_nodes: int | None = None, *, directed: boo
     ----------
     graph : scipy sparse matrix or array, (2, E) edge index, (edge_index, weights), or Graph
         In an adjacency matrix, entry (i, j) is an edge from i to j; in an edge index, column e is an edge from
-        `edge_index[0, e]` to `edge_index[1, e]`. Weights are similarities (>= 0), not distances.
+        `edge_index[0, e]` to `edge_index[1, e]` (a list of two pairs is read so, too: two rows, not two edges).
+        Weights are similarities (>= 0), not distances. A Graph is returned as it is, and stays directed if it was
+        prepared so.
     n_nodes : int, default=None
         Number of nodes. None takes it from an adjacency, or as the largest index of an edge index plus one.
     directed : bool, default=False
@@ -113,25 +115,28 @@ def prepare_graph(graph: GraphLike, n_nodes: int | None = None, *, directed: boo
     >>> prepare_graph([[0, 1, 2], [1, 2, 3]])
     Graph(4 nodes, 3 edges, undirected, unweighted)
     """
-    if not isinstance(directed, bool | np.bool_):
-        raise ParameterError(f"directed must be True or False, got {directed!r}")
     if n_nodes is not None and (isinstance(n_nodes, bool) or not isinstance(n_nodes, Integral) or n_nodes < 0):
         raise ParameterError(f"n_nodes must be a whole number of at least 0, or None, got {n_nodes!r}")
+    return read_graph(graph, n_nodes, f"n_nodes is {n_nodes}", directed=directed)
+
+
+def read_graph(graph: GraphLike, n_nodes: int | None, wanted: str, *, directed: bool) -> Graph:
+    """Like `prepare_graph`; `wanted` is how an error says where the number of nodes comes from."""
+    if not isinstance(directed, bool | np.bool_):
+        raise ParameterError(f"directed must be True or False, got {directed!r}")
     if isinstance(graph, Graph):
-        return _check_prepared(graph, n_nodes, directed)
+        return _check_prepared(graph, n_nodes, wanted, directed)
     for recognises, read in _READERS:
         if recognises(graph):
-            source, target, weights, size = read(graph, n_nodes)
+            source, target, weights, size = read(graph, n_nodes, wanted)
             return _build(source, target, weights, size, directed)
     name = f"{type(graph).__module__}.{type(graph).__qualname__}"
     raise UnsupportedTypeError(f"graph is a {name}, which pcfi does not know: pass {_KNOWN_TYPES}")
 
 
-def _check_prepared(graph: Graph, n_nodes: int | None, directed: bool) -> Graph:
+def _check_prepared(graph: Graph, n_nodes: int | None, wanted: str, directed: bool) -> Graph:
     if n_nodes is not None and graph.n_nodes != n_nodes:
-        raise GraphError(
-            f"the graph has {graph.n_nodes} nodes, but features has {n_nodes} rows: one row per node is needed"
-        )
+        raise GraphError(f"the graph has {graph.n_nodes} nodes, but {wanted}: both must be the same")
     if directed and not graph.directed:
         raise GraphError(
             "directed=True, but this graph was prepared as undirected: use prepare_graph(..., directed=True)"
@@ -177,17 +182,15 @@ def _is_sparse(graph: object) -> bool:
     return hasattr(graph, "tocoo") and hasattr(graph, "nnz") and hasattr(graph, "shape")
 
 
-def _read_sparse(graph: Any, n_nodes: int | None) -> _Edges:
+def _read_sparse(graph: Any, n_nodes: int | None, wanted: str) -> _Edges:
     shape = tuple(graph.shape)
     if len(shape) != 2 or shape[0] != shape[1]:
         raise GraphError(f"the adjacency has shape {shape}, but it must be square: one row and column per node")
     if n_nodes is not None and shape[0] != n_nodes:
-        raise GraphError(
-            f"the adjacency has shape {shape}, but features has {n_nodes} rows: one row per node is needed"
-        )
+        raise GraphError(f"the adjacency has shape {shape}, but {wanted}: one row and column per node is needed")
     edges = graph.tocoo()
     row, column = (edges.coords if hasattr(edges, "coords") else (edges.row, edges.col))[:2]
-    _check_edge_index_range(np.stack([row, column]), shape[0])
+    _check_edge_index_range(np.stack([row, column]), shape[0], f"the adjacency has shape {shape}")
     return row, column, _check_weights(np.asarray(edges.data), len(row)), shape[0]
 
 
@@ -195,8 +198,8 @@ def _is_weighted_pair(graph: object) -> bool:
     return isinstance(graph, tuple) and len(graph) == 2 and _array(graph[0], "edge index").ndim == 2
 
 
-def _read_weighted_pair(graph: tuple[Any, Any], n_nodes: int | None) -> _Edges:
-    source, target, _, size = _read_edge_index(graph[0], n_nodes)
+def _read_weighted_pair(graph: tuple[Any, Any], n_nodes: int | None, wanted: str) -> _Edges:
+    source, target, _, size = _read_edge_index(graph[0], n_nodes, wanted)
     weights = graph[1]
     if weights is None:
         return source, target, None, size
@@ -207,14 +210,14 @@ def _is_array(graph: object) -> bool:
     return isinstance(graph, np.ndarray | list | tuple)
 
 
-def _read_edge_index(graph: Any, n_nodes: int | None) -> _Edges:
+def _read_edge_index(graph: Any, n_nodes: int | None, wanted: str) -> _Edges:
     index = _array(graph, "edge index")
     _check_edge_index_shape(index)
     index = _whole_numbers(index)
     size = n_nodes
     if size is None:
         size = int(index.max()) + 1 if index.size else 0
-    _check_edge_index_range(index, size)
+    _check_edge_index_range(index, size, wanted if n_nodes is not None else "nodes are numbered from 0")
     if index.dtype not in (np.int32, np.int64):
         index = index.astype(np.int64)
     return index[0], index[1], None, int(size)
@@ -232,7 +235,7 @@ def _array(value: Any, what: str) -> Array:
         ) from None
 
 
-_READERS: list[tuple[Callable[[Any], bool], Callable[[Any, int | None], _Edges]]] = [
+_READERS: list[tuple[Callable[[Any], bool], Callable[[Any, int | None, str], _Edges]]] = [
     (_is_sparse, _read_sparse),
     (_is_weighted_pair, _read_weighted_pair),
     (_is_array, _read_edge_index),
@@ -270,7 +273,7 @@ def _whole_numbers(index: Array) -> Array:
     return index
 
 
-def _check_edge_index_range(index: Array, n_nodes: int) -> None:
+def _check_edge_index_range(index: Array, n_nodes: int, wanted: str) -> None:
     if n_nodes > _LARGEST_NODE:
         raise GraphError(f"the graph names {n_nodes} nodes, but at most {_LARGEST_NODE} are supported")
     outside = (index < 0) | (index >= n_nodes)
@@ -278,7 +281,7 @@ def _check_edge_index_range(index: Array, n_nodes: int) -> None:
         row, edge = np.argwhere(outside)[0]
         node = index[row, edge]
         advice = "number the nodes from 0" if node < 0 else "drop the edge or add the rows"
-        raise GraphError(f"edge {edge} names node {node}, but features has {n_nodes} rows: {advice}")
+        raise GraphError(f"edge {edge} names node {node}, but {wanted}: {advice}")
 
 
 def _check_weights(weights: Array, n_edges: int) -> Array | None:

@@ -77,7 +77,7 @@ class Hops:
 
 
 def count_hops(problem: Problem, *, progress: bool = False) -> Hops:
-    """Breadth-first search from the sources of every pattern, along the direction of the edges."""
+    """Hops from the sources of every pattern, along the direction of the edges, many patterns at a time."""
     with progress_bar("hops", len(problem.channels.representatives), show=progress) as advance:
         for dtype in (np.uint8, np.uint16, np.int32):
             found = _search_all(problem, dtype, advance)
@@ -89,8 +89,8 @@ def count_hops(problem: Problem, *, progress: bool = False) -> Hops:
 def _search_all(problem: Problem, dtype: npt.DTypeLike, advance: Any) -> Hops | None:
     """Hops in integers of `dtype`, or None if they do not fit."""
     from pcfi._kernels.blocks import aligned_block
-    from pcfi._kernels.relaxing import PATTERNS_AT_A_TIME, mark_sources, read_hops, relax
-    from pcfi._kernels.search import Sources, search
+    from pcfi._kernels.relaxing import mark_sources, read_hops, relax
+    from pcfi._kernels.search import PATTERNS_AT_A_TIME, Sources, search
     from pcfi._kernels.threads import run
 
     sources = Sources(problem.values, problem.mask, problem.channels.representatives)

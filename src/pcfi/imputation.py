@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pcfi.channels import Sharing, share, share_factored
-from pcfi.diffusion import Outcome, confidence_weighting, degree_weighting, diffuse
-from pcfi.errors import NotSettledWarning, UnreachableError, UnreachableWarning
+from pcfi.diffusion import Outcome, confidence_weighting, degree_weighting, diffuse, varies
+from pcfi.errors import NotSettledWarning, UnreachableError, UnreachableWarning, counted
 from pcfi.graphs import GraphLike
 from pcfi.hops import Hops, count_hops
 from pcfi.neighbors import fill_from_neighbors
@@ -115,15 +115,15 @@ def impute(
         hops = Hops.of_known(*problem.values.shape) if settings.method in ("pcfi", "fp") else None
         return _report(problem, settings, Filled(problem.values.copy(), hops=hops), "Nothing was missing.")
     filled = FILLS[settings.method](problem, settings)
-    return _report(problem, settings, filled, _status(settings, filled))
+    return _report(problem, settings, filled, _status(settings, filled, problem.n_missing))
 
 
 def _pcfi(problem: Problem, settings: Settings) -> Filled:
     hops = _hops(problem, settings)
     out = _start(problem)
     weighting = confidence_weighting(problem.graph, hops, settings.alpha)
-    idle = problem.channels.constant if isinstance(settings.solver, UntilSettled) else problem.channels.silent
-    sharers = np.flatnonzero(~idle) if settings.beta > 0 and settings.alpha < 1 else np.empty(0, dtype=np.int64)
+    shares = settings.beta > 0 and settings.alpha < 1
+    sharers = np.flatnonzero(varies(problem, weighting, settings.solver) & shares)
     outcome, factors = diffuse(
         problem,
         hops,
@@ -131,7 +131,7 @@ def _pcfi(problem: Problem, settings: Settings) -> Filled:
         settings.solver,
         out,
         self_loops=settings.self_loops,
-        factored=sharers,
+        keep_factored=sharers,
         progress=settings.progress,
     )
     sharing = Sharing(settings.alpha, settings.beta, settings.standardize)
@@ -230,21 +230,22 @@ def _refuse_unreachable(n_cells: int, problem: Problem, settings: Settings) -> N
 def _unreachable_text(n_cells: int, problem: Problem) -> str:
     text = f"{n_cells:,} of {problem.n_missing:,} missing cells cannot be reached from any known cell of their channel"
     n_empty = int((problem.channels.n_known == 0).sum())
-    return f"{text} ({n_empty:,} channels have no known value at all)" if n_empty else text
+    return f"{text} ({counted(n_empty, 'channel')} without any known value)" if n_empty else text
 
 
-def _status(settings: Settings, filled: Filled) -> str:
+def _status(settings: Settings, filled: Filled, n_missing: int) -> str:
     if filled.outcome is None:
         what = {
             "zero": "0",
             "mean": "its channel's mean",
             "neighbors": "the mean of its known neighbours, or of its channel if it has none",
         }
-        return f"Every missing cell holds {what[settings.method]}."
-    residual = filled.outcome.residual
-    steps = f"{filled.outcome.steps} step" + ("s" if filled.outcome.steps != 1 else "")
+        return f"A missing cell holds {what[settings.method]}."
+    if filled.hops is not None and filled.hops.unreachable_cells == n_missing:
+        return "No source can reach any missing cell, so there was nothing to diffuse."
+    residual, steps = filled.outcome.residual, counted(filled.outcome.steps, "step")
     if isinstance(settings.solver, UntilSettled) and residual <= settings.solver.rtol:
-        further = f"one further step would move no cell by more than {settings.solver.rtol:.0e} of its channel's range"
+        further = f"one further step would move no cell by more than {settings.solver.rtol:g} of its channel's range"
         return f"Settled after {steps}: {further}."
     further = f"one further step would move some cell by {residual:.1e} of its channel's range"
     if isinstance(settings.solver, FixedSteps):
@@ -257,7 +258,7 @@ def _report(problem: Problem, settings: Settings, filled: Filled, status: str) -
     solver = settings.solver
     converged = isinstance(solver, FixedSteps) or outcome.residual <= solver.rtol
     if not converged:
-        advice = "raise max_steps, loosen rtol, or use a smaller alpha"
+        advice = "raise max_steps or loosen rtol" + (", or use a smaller alpha" if settings.method == "pcfi" else "")
         warnings.warn(f"{status} To settle it, {advice}.", NotSettledWarning, stacklevel=3)
     is_pcfi = settings.method == "pcfi"
     empty = (problem.channels.n_known == 0) & (settings.method != "zero") & (problem.n_missing > 0)

@@ -52,7 +52,7 @@ RULES = {
     "solver": Rule(
         "pcfi.FixedSteps(...) or pcfi.UntilSettled(...)", lambda value: isinstance(value, FixedSteps | UntilSettled)
     ),
-    "standardize": _FLAG,
+    "standardize": Rule("True, False or None", _FLAG.accepts, bool),
     "unreachable": _one_of(*UNREACHABLE_POLICIES),
     "directed": _FLAG,
     "self_loops": _FLAG,

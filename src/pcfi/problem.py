@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pcfi.errors import FeatureError, UnsupportedTypeError
-from pcfi.graphs import Graph, GraphLike, prepare_graph
+from pcfi.errors import DivergenceError, FeatureError, UnsupportedTypeError, counted
+from pcfi.graphs import Graph, GraphLike, read_graph
 
 Array = npt.NDArray[Any]
 
@@ -68,7 +68,7 @@ class Problem:
     graph : Graph
     channels : Channels
     restore : callable
-        Turns a filled array into the container and dtype that came in.
+        Turns a filled array into what the caller gets.
     """
 
     values: Array
@@ -87,7 +87,7 @@ def read_problem(features: Any, graph: GraphLike, known: Any = None, *, directed
     """Check `features`, `known` and `graph`, and put them into a `Problem`."""
     values, restore = _read_features(features, known)
     mask = _read_known(known, values.shape)
-    prepared = prepare_graph(graph, values.shape[0], directed=directed)
+    prepared = read_graph(graph, len(values), f"features has {len(values)} rows", directed=directed)
     return Problem(values, mask, prepared, _survey(values, mask), restore)
 
 
@@ -103,10 +103,20 @@ def _read_features(features: Any, known: Any) -> tuple[Array, Callable[[Array], 
     if values.shape[1] == 0:
         raise FeatureError("features has no channels: there is nothing to fill in")
     dtype = _working_dtype(values.dtype)
-    original = np.float16 if values.dtype.kind == "f" and values.dtype.itemsize == 2 else dtype
+    is_half = values.dtype.kind == "f" and values.dtype.itemsize == 2
     if values.dtype.kind in "iu" and values.dtype.itemsize == 8:
         _refuse_long_integers(values)
-    return np.ascontiguousarray(values, dtype=dtype), lambda filled: filled.astype(original, copy=False)
+    return np.ascontiguousarray(values, dtype=dtype), _to_half if is_half else _as_it_is
+
+
+def _as_it_is(filled: Array) -> Array:
+    return filled
+
+
+def _to_half(filled: Array) -> Array:
+    if np.nanmax(np.abs(filled), initial=0.0) > np.finfo(np.float16).max:
+        raise DivergenceError("a filled value is beyond what float16 holds: pass the features as float32")
+    return filled.astype(np.float16)
 
 
 def _refuse_long_integers(values: Array) -> None:
@@ -160,10 +170,14 @@ def _read_known(known: Any, shape: tuple[int, ...]) -> Array:
         raise FeatureError("known has rows of different lengths: it must have the shape of features") from None
     if mask.dtype != np.bool_:
         raise FeatureError(
-            f"known must be a boolean mask (True = known), got dtype {mask.dtype}: use known.astype(bool)"
+            f"known must be a boolean mask (True = known), got dtype {mask.dtype}: use np.asarray(known, dtype=bool)"
         )
     if mask.shape != shape:
-        raise FeatureError(f"known has shape {mask.shape}, but features has shape {shape}: both must be the same")
+        per_node = mask.shape == shape[:1]
+        advice = (
+            "for whole nodes pass np.broadcast_to(known[:, None], features.shape)" if per_node else "both must agree"
+        )
+        raise FeatureError(f"known has shape {mask.shape}, but features has shape {shape}: {advice}")
     return np.ascontiguousarray(mask)
 
 
@@ -228,4 +242,4 @@ def _refuse_non_finite(values: Array, mask: Array) -> None:
         problem, advice = "NaN, but known says it is known", "set known to False there or give it a value"
     else:
         problem, advice = str(value), "known values must be finite; use NaN if it is missing"
-    raise FeatureError(f"features[{node}, {channel}] is {problem}: {advice} ({wrong.sum()} such cells)")
+    raise FeatureError(f"features[{node}, {channel}] is {problem}: {advice} ({counted(int(wrong.sum()), 'such cell')})")

@@ -12,7 +12,7 @@ def _ignore(_: int) -> None:
 
 @contextmanager
 def progress_bar(name: str, total: int, *, show: bool) -> Iterator[Advance]:
-    """Yield a function that advances the bar by a number of channels (or patterns)."""
+    """Yield a function that advances the bar by a number of patterns, channels or nodes, whatever `total` counts."""
     if not show:
         yield _ignore
         return

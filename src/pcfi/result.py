@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pcfi.errors import counted
 from pcfi.hops import Hops
 
 Array = npt.NDArray[Any]
@@ -19,8 +20,9 @@ class Imputation:
 
     Attributes
     ----------
-    values : same container and dtype as the features
-        The features with every missing cell filled; known cells are bit-identical to the input.
+    values : ndarray of the shape of the features
+        The features with the missing cells filled, in their dtype (integers become float64); known cells are
+        bit-identical to the input.
     method : str
         The method used.
     alpha, beta : float or None
@@ -38,7 +40,10 @@ class Imputation:
     n_missing : int
         Number of cells that were missing.
     n_unreachable : int
-        Number of missing cells that no source can reach; they hold what `unreachable=` says.
+        Number of missing cells that no source can reach; they hold what `unreachable=` says. For methods that do not
+        search the graph, those in channels without any known value (none for "zero").
+    shape : tuple of int
+        Number of nodes and channels.
     """
 
     values: Any
@@ -82,13 +87,13 @@ class Imputation:
         nodes, channels = self.shape
         facts = [
             ("method", self.method),
-            ("features", f"{nodes:,} nodes x {channels:,} channels"),
-            ("filled", f"{self.n_missing:,} cells ({self.n_missing / max(nodes * channels, 1):.1%} were missing)"),
+            ("features", f"{counted(nodes, 'node')} x {counted(channels, 'channel')}"),
+            ("missing", f"{counted(self.n_missing, 'cell')} ({self.n_missing / (nodes * channels):.1%})"),
         ]
         if self.alpha is not None:
             facts.append(("parameters", f"alpha={self.alpha:g}, beta={self.beta:g}"))
         if self.n_unreachable:
-            facts.append(("unreachable", f"{self.n_unreachable:,} cells"))
+            facts.append(("unreachable", counted(self.n_unreachable, "cell")))
         return [*facts, ("status", self.status)]
 
     def __repr__(self) -> str:

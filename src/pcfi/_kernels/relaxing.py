@@ -7,10 +7,10 @@ depth of the graph, not with the number of patterns; graphs deeper than `MOST_PA
 import numpy as np
 
 from pcfi._kernels.compiling import compiled
+from pcfi._kernels.search import PATTERNS_AT_A_TIME
 from pcfi._kernels.survey import known_flags
 from pcfi._kernels.vectors import add_up_to_largest, any_below, load, smaller, splat, store
 
-PATTERNS_AT_A_TIME = 64
 MOST_PASSES = 64
 FAR = 255
 

@@ -8,7 +8,7 @@ from pcfi._kernels.compiling import compiled
 
 Array = np.ndarray[Any, Any]
 
-PATTERNS_PER_WORD = 64
+PATTERNS_AT_A_TIME = 64
 
 
 class Sources(NamedTuple):
@@ -23,7 +23,7 @@ class Sources(NamedTuple):
 def _source_bits(sources, first, codes, reached, arrived, queue):
     """Start of a search: codes 0 at sources, the largest integer elsewhere; returns how many nodes are in `queue`."""
     masked = sources.known.shape[0] > 0
-    channels = sources.channels[first : first + PATTERNS_PER_WORD]
+    channels = sources.channels[first : first + PATTERNS_AT_A_TIME]
     beyond = np.iinfo(codes.dtype).max
     found = 0
     for node in range(codes.shape[0]):
@@ -61,7 +61,7 @@ def _expand(indptr, indices, reached, arrived, arriving, queue, found_queue):
 @compiled
 def _record(queue, arriving, arrived, reached, level, codes, first):
     """Write `level` where a bit arrived and make the arrivals the next frontier."""
-    width = min(PATTERNS_PER_WORD, codes.shape[1] - first)
+    width = min(PATTERNS_AT_A_TIME, codes.shape[1] - first)
     for node in queue:
         bits = arriving[node]
         arriving[node] = 0
@@ -80,7 +80,7 @@ def search(indptr, indices, sources, first, codes, stop, unreached):
     counted in `unreached[pattern]`.
     """
     n_nodes = codes.shape[0]
-    width = min(PATTERNS_PER_WORD, codes.shape[1] - first)
+    width = min(PATTERNS_AT_A_TIME, codes.shape[1] - first)
     reached = np.empty(n_nodes, np.uint64)
     arrived = np.empty(n_nodes, np.uint64)
     arriving = np.zeros(n_nodes, np.uint64)

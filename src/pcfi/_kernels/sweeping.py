@@ -2,8 +2,8 @@
 
 Slower than conjugate gradients on ordinary graphs, but right for directed graphs and any depth: a node's weights
 are alpha^(hops of the neighbour - own hops + 1), at most 1, normalised to sum 1. A sweep visits the nodes in the
-order of their hops and replaces each by the weighted mean of its neighbours. The largest change in a sweep is
-an upper bound of the largest |x - Px| after it.
+order of their hops and replaces each by the weighted mean of its neighbours. Plain steps with the same weights are here
+for deep graphs, too.
 """
 
 from typing import Any, NamedTuple

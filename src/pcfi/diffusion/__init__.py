@@ -28,7 +28,7 @@ from pcfi.problem import Problem
 from pcfi.progress import progress_bar
 from pcfi.solvers import Solver, UntilSettled
 
-__all__ = ["Factors", "Outcome", "confidence_weighting", "degree_weighting", "diffuse"]
+__all__ = ["Factors", "Outcome", "confidence_weighting", "degree_weighting", "diffuse", "varies"]
 
 Array = npt.NDArray[Any]
 
@@ -43,20 +43,20 @@ def diffuse(
     out: Array,
     *,
     self_loops: bool = True,
-    factored: Array | None = None,
+    keep_factored: Array | None = None,
     progress: bool = False,
 ) -> tuple[Outcome, Factors | None]:
     """Fill the missing reachable cells of `out`, which holds the known values already.
 
     Channels that are silent (all known values 0) or, in a steady state that keeps constants, constant are left as
     they are: `out` must hold that constant in their missing cells. If the channels to fill are just those of
-    `factored`, and they go through one influence matrix, `out` is left as it is and the factors are returned.
+    `keep_factored`, and they go through one influence matrix, `out` is left as it is and the factors are returned.
     """
     active = _active_channels(problem, hops, weighting, solver)
     with progress_bar("diffuse", len(active), show=progress) as advance:
         dtype = _arithmetic(problem, solver)
         job = Job(problem, hops, weighting, solver, float(self_loops), dtype, out, advance)
-        outcome, factors = _run(job, _routes(job, active), factored)
+        outcome, factors = _run(job, _routes(job, active), keep_factored)
     if not np.isfinite(outcome.residual):
         raise DivergenceError(
             "the diffusion left the finite numbers: the known values or the edge weights span too many magnitudes"
@@ -64,25 +64,30 @@ def diffuse(
     return outcome, factors
 
 
-def _run(job: Job, routes: "list[tuple[Route, Array]]", factored: Array | None) -> tuple[Outcome, Factors | None]:
+def _run(job: Job, routes: "list[tuple[Route, Array]]", keep_factored: Array | None) -> tuple[Outcome, Factors | None]:
     from pcfi.diffusion import influence
 
-    if factored is not None and len(routes) == 1 and routes[0][0] is influence.diffuse:
+    if keep_factored is not None and len(routes) == 1 and routes[0][0] is influence.diffuse:
         chosen = routes[0][1]
-        if np.array_equal(chosen, factored):
+        if np.array_equal(chosen, keep_factored):
             factors, outcome = influence.factorise(job, chosen)
+            job.advance(len(chosen))
             if not outcome.stuck(job.solver):
-                job.advance(len(chosen))
                 return outcome, factors
+            influence.fill(job, factors)
+            return influence.finish(job, chosen, outcome), None
     return Outcome.worst([route(job, chosen) for route, chosen in routes]), None
 
 
-def _active_channels(problem: Problem, hops: Hops, weighting: Weighting, solver: Solver) -> Array:
-    channels = problem.channels
+def varies(problem: Problem, weighting: Weighting, solver: Solver) -> Array:
+    """Mask of the channels that are not the same everywhere once filled: judged by the known values, not by noise."""
     keeps_constants = weighting.keeps_constants and isinstance(solver, UntilSettled)
-    idle = channels.constant if keeps_constants else channels.silent
-    n_missing = problem.values.shape[0] - channels.n_known - hops.n_unreachable[hops.patterns]
-    return np.flatnonzero((n_missing > 0) & ~idle)
+    return ~(problem.channels.constant if keeps_constants else problem.channels.silent)
+
+
+def _active_channels(problem: Problem, hops: Hops, weighting: Weighting, solver: Solver) -> Array:
+    n_missing = problem.values.shape[0] - problem.channels.n_known - hops.n_unreachable[hops.patterns]
+    return np.flatnonzero((n_missing > 0) & varies(problem, weighting, solver))
 
 
 def _arithmetic(problem: Problem, solver: Solver) -> npt.DTypeLike:

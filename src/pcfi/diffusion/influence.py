@@ -13,8 +13,8 @@ from pcfi._kernels.blocks import Cells, close_influence, lanes_of, open_influenc
 from pcfi._kernels.influence import place_rows, row_moves
 from pcfi._kernels.threads import run
 from pcfi.diffusion import relative
+from pcfi.diffusion.blocks import Arena, bounds_of, is_small, links_of, prepare, scale_of, solve
 from pcfi.diffusion.job import Factors, Job, Outcome
-from pcfi.diffusion.scaled import Arena, bounds_of, is_small, links_of, prepare, scale_of, solve
 from pcfi.solvers import FixedSteps
 
 Array = npt.NDArray[Any]
@@ -25,13 +25,24 @@ ROWS_AT_A_TIME = 4096
 def diffuse(job: Job, chosen: Array) -> Outcome:
     """Fill the chosen channels of `job.out`, which all have the same pattern."""
     factors, outcome = factorise(job, chosen)
-    if outcome.stuck(job.solver):
-        return relative.diffuse(job, chosen)
+    fill(job, factors)
+    job.advance(len(chosen))
+    return finish(job, chosen, outcome)
+
+
+def finish(job: Job, chosen: Array, outcome: Outcome) -> Outcome:
+    """Let sweeps go on where conjugate gradients got stuck, if they did."""
+    if not outcome.stuck(job.solver):
+        return outcome
+    finished = relative.diffuse(job, chosen, finish=True)
+    return Outcome(outcome.steps + finished.steps, finished.residual)
+
+
+def fill(job: Job, factors: Factors) -> None:
+    """Write the filled channels into `job.out`."""
     hops = job.hops.codes[:, factors.pattern]
     free = np.flatnonzero((hops > 0) & (hops <= job.hops.n_levels)).astype(np.int32)
     place(factors, free, factors.known, factors.shift, job.out)
-    job.advance(len(chosen))
-    return outcome
 
 
 def factorise(job: Job, chosen: Array) -> tuple[Factors, Outcome]:
@@ -98,8 +109,8 @@ def _solve_identity(job: Job, pattern: int, sources: Array, rtol: float) -> tupl
             block = prepare(job, links, blocks, fill, lanes)
             result, steps, _ = solve(job, links, block, rtol, stop)
             moves = np.zeros(n_nodes)
-            row_moves(links, block.rows, result, block.diagonal, block.scales, job.own_weight, moves)
-            block.close()
+            row_moves(links, block.rows, result, block.diagonal, block.scales, job.judged_self_weight, moves)
+            block.put_trees_back()
             close_influence(result, block.scales, influence[:, start : start + len(part)])
             arena.give_back(blocks)
             return int(steps.max()), moves

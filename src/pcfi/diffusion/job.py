@@ -122,7 +122,7 @@ class Job:
         return self.settles and self.weighting.keeps_constants
 
     @property
-    def own_weight(self) -> float:
+    def judged_self_weight(self) -> float:
         """Weight of a self-loop in the step that the residual speaks of; a steady state is judged without."""
         return 0.0 if self.settles else self.self_weight
 
