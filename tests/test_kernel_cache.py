@@ -46,4 +46,4 @@ def test_a_damaged_cache_is_passed_over_and_mended(folder, suffix, content):
 def test_a_folder_that_cannot_be_written_does_not_break_a_run(tmp_path):
     in_the_way = tmp_path / "file"
     in_the_way.write_text("not a folder")
-    assert run(in_the_way / "cache") == "compiled"
+    assert run(in_the_way / "cache") in ("compiled", "from the cache")  # numba may fall back to another folder
