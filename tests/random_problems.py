@@ -1,5 +1,7 @@
 """Small random problems of every kind, with their dense flow matrix."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,3 +90,16 @@ def problems(draw: Any, *, directed: bool | None = None, max_nodes: int = 24, ma
         weighted=draw(st.booleans()),
         dtype=draw(st.sampled_from([np.float32, np.float64])),
     )
+
+
+@contextmanager
+def numba_threads(count: int) -> Iterator[None]:
+    """Kernels use `count` threads meanwhile, or as many as there are."""
+    import numba
+
+    before = numba.get_num_threads()
+    numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))
+    try:
+        yield
+    finally:
+        numba.set_num_threads(before)

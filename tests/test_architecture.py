@@ -28,6 +28,7 @@ PUBLIC = {
     "ParameterError",
     "PcfiError",
     "PcfiWarning",
+    "TooLargeError",
     "UnreachableError",
     "UnreachableWarning",
     "UnsupportedTypeError",

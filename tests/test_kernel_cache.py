@@ -18,11 +18,17 @@ print("from the cache" if hits else "compiled")
 """
 
 
-def run(folder: Path) -> str:
+NOTICE = """
+import sys, pcfi
+pcfi.impute([[1.0], [float("nan")]], [[0], [1]], method="neighbors", progress=True)
+"""
+
+
+def run(folder: Path, code: str = CODE) -> str:
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder)}
-    done = subprocess.run([sys.executable, "-c", CODE], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    return (done.stdout + done.stderr).strip()
 
 
 @pytest.fixture
@@ -47,3 +53,8 @@ def test_a_folder_that_cannot_be_written_does_not_break_a_run(tmp_path):
     in_the_way = tmp_path / "file"
     in_the_way.write_text("not a folder")
     assert run(in_the_way / "cache") in ("compiled", "from the cache")  # numba may fall back to another folder
+
+
+def test_compiling_is_announced_where_progress_is_shown(tmp_path):
+    assert run(tmp_path, NOTICE).count("compiling kernels") == 1
+    assert "compiling" not in run(tmp_path, NOTICE)

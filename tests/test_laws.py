@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pcfi
-from random_problems import RandomProblem, problems
+from random_problems import RandomProblem, numba_threads, problems
 
 METHODS = ["pcfi", "fp", "neighbors", "mean", "zero"]
 SOLVERS = [pcfi.FixedSteps(9), pcfi.UntilSettled(1e-9, max_steps=5000), pcfi.UntilSettled(max_steps=5000)]
@@ -174,19 +174,13 @@ def test_values_come_back_in_the_dtype_that_went_in(dtype, method):
 
 
 def test_thread_count_does_not_change_a_bit():
-    import numba
-
     from random_problems import random_problem
 
     problem = random_problem(np.random.default_rng(1), n_nodes=400, degree=5, n_channels=150, dtype=np.float32)
-    before = numba.get_num_threads()
     results = []
-    try:
-        for threads in (1, min(2, numba.config.NUMBA_NUM_THREADS)):
-            numba.set_num_threads(threads)
+    for threads in (1, 2):
+        with numba_threads(threads):
             results.append(run(problem).values.tobytes())
-    finally:
-        numba.set_num_threads(before)
     assert results[0] == results[1]
 
 

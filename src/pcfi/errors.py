@@ -6,6 +6,7 @@ PcfiError
 ├── ParameterError (ValueError)        alpha, beta, solver, method, ...
 ├── UnreachableError (ValueError)      unreachable="error" and there are such cells
 ├── DivergenceError (ValueError)       the arithmetic left the finite numbers
+├── TooLargeError (ValueError)         more memory is needed than there is; a MemoryError, too
 └── UnsupportedTypeError (TypeError)   a container we do not know
 
 PcfiWarning (UserWarning)
@@ -38,6 +39,10 @@ class UnreachableError(PcfiError, ValueError):
 
 class DivergenceError(PcfiError, ValueError):
     """A computed value is not finite."""
+
+
+class TooLargeError(PcfiError, ValueError, MemoryError):
+    """The problem needs more memory than there is."""
 
 
 class UnsupportedTypeError(PcfiError, TypeError):

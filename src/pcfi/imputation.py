@@ -13,9 +13,11 @@ from pcfi.diffusion import Outcome, confidence_weighting, degree_weighting, diff
 from pcfi.errors import NotSettledWarning, UnreachableError, UnreachableWarning, counted
 from pcfi.graphs import GraphLike
 from pcfi.hops import Hops, count_hops
+from pcfi.memory import refuse_if_too_large
 from pcfi.neighbors import fill_from_neighbors
 from pcfi.parameters import Settings
 from pcfi.problem import SMALL, Problem, read_problem
+from pcfi.progress import compile_notice
 from pcfi.result import Imputation
 from pcfi.solvers import FixedSteps, Solver, UntilSettled
 
@@ -114,7 +116,9 @@ def impute(
     if problem.n_missing == 0:
         hops = Hops.of_known(*problem.values.shape) if settings.method in ("pcfi", "fp") else None
         return _report(problem, settings, Filled(problem.values.copy(), hops=hops), "Nothing was missing.")
-    filled = FILLS[settings.method](problem, settings)
+    refuse_if_too_large(problem, settings)
+    with compile_notice(show=settings.progress):
+        filled = FILLS[settings.method](problem, settings)
     return _report(problem, settings, filled, _status(settings, filled, problem.n_missing))
 
 

@@ -112,15 +112,16 @@ def _choose_sum(links, block, node):
 
 
 @compiled
-def open_block(values, codes, columns, scale, cells, rows):
-    """Fill `cells` from the features; `rows` lists the nodes that have a free cell; returns how many.
+def open_block(values, codes, columns, scale, cells, rows, first, last):
+    """Fill `cells` from the features of the nodes from `first` to `last`.
 
-    A known cell is scale * (value - shift) * factor, all others are 0.
+    A known cell is scale * (value - shift) * factor, all others are 0. `rows`, from `first` on, lists the nodes that
+    have a free cell; returns how many.
     """
     unreachable = len(scale.by_code) - 1
     width = len(columns.channels)
     found = 0
-    for node in range(values.shape[0]):
+    for node in range(first, last):
         own = scale.by_node[node]
         n_free = 0
         for lane in range(width):
@@ -139,28 +140,39 @@ def open_block(values, codes, columns, scale, cells, rows):
             cells.free[node, lane] = 0
             cells.solution[node, lane] = 0
         if n_free:
-            rows[found] = node
+            rows[first + found] = node
             found += 1
     return found
 
 
 @compiled
-def open_influence(sources, codes, pattern, scale, cells, rows):
+def open_influence(sources, codes, pattern, scale, cells, rows, first, last):
     """Like `open_block` for indicator channels of one pattern: lane k is 1 at node `sources[k]`, 0 at the others."""
     unreachable = len(scale.by_code) - 1
     found = 0
-    for node in range(codes.shape[0]):
+    for node in range(first, last):
         code = min(np.int64(codes[node, pattern]), unreachable)
         is_free = 0 < code < unreachable
         cells.solution[node] = 0
         cells.scales[node] = scale.by_code[code] * scale.by_node[node]
         cells.free[node] = is_free
         if is_free:
-            rows[found] = node
+            rows[first + found] = node
             found += 1
     for lane in range(len(sources)):
-        cells.solution[sources[lane], lane] = cells.scales[sources[lane], lane]
+        if first <= sources[lane] < last:
+            cells.solution[sources[lane], lane] = cells.scales[sources[lane], lane]
     return found
+
+
+@compiled
+def fill_scales(codes, patterns, scale, scales, first, last):
+    """Scales of the cells of a block, lane k in pattern `patterns[k]`, for the nodes from `first` to `last`."""
+    unreachable = len(scale.by_code) - 1
+    for node in range(first, last):
+        for lane in range(len(patterns)):
+            code = min(np.int64(codes[node, patterns[lane]]), unreachable)
+            scales[node, lane] = scale.by_code[code] * scale.by_node[node]
 
 
 @compiled
@@ -181,9 +193,9 @@ def degree_diagonal(rows, degree, diagonal):
 
 
 @compiled
-def close_block(block, scales, free, columns, bounds, out):
+def close_block(block, scales, free, columns, bounds, out, first, last):
     """Write the free cells of `block` back into `out`, unscaled, unshifted and kept within `bounds`."""
-    for node in range(out.shape[0]):
+    for node in range(first, last):
         for lane in range(len(columns.channels)):
             if free[node, lane] > 0:
                 value = block[node, lane] / scales[node, lane] / columns.factor[lane] + columns.shift[lane]
@@ -191,9 +203,9 @@ def close_block(block, scales, free, columns, bounds, out):
 
 
 @compiled
-def close_influence(block, scales, out):
+def close_influence(block, scales, out, first, last):
     """Write the unscaled lanes of `block` into the columns of `out`; unreachable nodes get 0."""
-    for node in range(out.shape[0]):
+    for node in range(first, last):
         for lane in range(out.shape[1]):
             scale = scales[node, lane]
             out[node, lane] = block[node, lane] / scale if scale > 0 else 0

@@ -7,56 +7,71 @@ edge would move so little in a step that it could be taken for settled.
 import numpy as np
 
 from pcfi._kernels.compiling import compiled
+from pcfi._kernels.teams import meet, part_of
 from pcfi._kernels.vectors import load, splat, store, where_positive
 
 
 @compiled
-def flood(links, rows, free, reached, block):
-    """Fill the free cells of `block`, which holds the known values, sweep by sweep; `reached` is a block to work in."""
+def flood(links, rows, free, levels, block, team, waiting):
+    """Fill the free cells of `block`, which holds the known values, sweep by sweep.
+
+    `levels` is a block to work in: in which sweep a cell was reached. `waiting`, of shape (2, team.size), is shared.
+    """
     zero, one = splat(free, 0.0), splat(free, 1.0)
-    for node in range(free.shape[0]):
-        store(reached, node, where_positive(load(free, node), zero, one))
-    pending = rows.copy()
-    waiting = np.int64(free.size)
-    before = waiting + 1
-    while 0 < waiting < before:
-        before = waiting
-        waiting = 0
-        left = 0
+    first, last = part_of(free.shape[0], team)
+    for node in range(first, last):
+        store(levels, node, where_positive(load(free, node), zero, one))
+    meet(team)
+    first, last = part_of(len(rows), team)
+    pending = rows[first:last].copy()
+    left_before = np.int64(-1)
+    sweep = 1
+    while not team.stop[0]:
+        sweep += 1
+        left, count = 0, 0
         for node in pending:
-            _reach(links, node, reached, block)
-            count = _waiting(free, reached, node)
-            waiting += count
-            if count:
+            _reach(links, node, sweep, levels, block)
+            waits = _waiting(free, levels, node)
+            count += waits
+            if waits:
                 pending[left] = node
                 left += 1
         pending = pending[:left]
+        waiting[sweep % 2, team.rank] = count
+        meet(team)
+        left_now = waiting[sweep % 2].sum()
+        if left_now in (0, left_before):
+            break
+        left_before = left_now
 
 
 @compiled
-def _reach(links, node, reached, block):
-    """Give the lanes of `node` that have no value yet the mean of the neighbours that do."""
+def _reach(links, node, sweep, levels, block):
+    """Give the lanes of `node` without a value the mean of the neighbours that had one before this sweep."""
     zero, one = splat(block, 0.0), splat(block, 1.0)
-    before = load(reached, node)
+    now = splat(block, sweep)
+    before = load(levels, node)
     heard, total = zero, zero
     weighted = links.weights.size > 0
     for edge in range(links.indptr[node], links.indptr[node + 1]):
         neighbour = links.indices[edge]
+        level = load(levels, neighbour)
         weight = splat(block, links.weights[edge]) if weighted else one
-        heard = heard + weight * load(reached, neighbour)
+        weight = where_positive(level, where_positive(now - level, weight, zero), zero)
+        heard = heard + weight
         total = total + weight * load(block, neighbour)
     mean = total / where_positive(heard, heard, one)
-    fresh = where_positive(before, zero, where_positive(heard, one, zero))
+    fresh = where_positive(before, zero, where_positive(heard, now, zero))
     store(block, node, where_positive(fresh, mean, load(block, node)))
-    store(reached, node, before + fresh)
+    store(levels, node, before + fresh)
 
 
 @compiled
-def _waiting(free, reached, node):
+def _waiting(free, levels, node):
     """How many free lanes of `node` have no value yet."""
     count = 0
     for lane in range(free.shape[1]):
-        count += free[node, lane] > 0 and not reached[node, lane] > 0
+        count += free[node, lane] > 0 and not levels[node, lane] > 0
     return count
 
 

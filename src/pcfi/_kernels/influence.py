@@ -8,18 +8,19 @@ from pcfi._kernels.vectors import load, magnitude, splat, store, where_positive
 
 
 @compiled
-def row_moves(links, rows, block, diagonal, scales, self_weight, moves):
+def row_moves(links, rows, block, inverse, scales, self_weight, moves):
     """`moves[node]` = sum over lanes of the unscaled |x - Px|: what one further step would move."""
     one = splat(block, 1.0)
     own = splat(block, self_weight)
     zero = splat(block, 0.0)
-    row = np.empty((1, block.shape[1]), block.dtype)
+    total = np.empty((1, block.shape[1]), block.dtype)
     for node in rows:
-        weight = load(diagonal, node)
-        safe = where_positive(weight, (weight + own) * load(scales, node), one)
-        move = (neighbour_sum(links, block, node) - weight * load(block, node)) / safe
-        store(row, 0, where_positive(weight, magnitude(move), zero))
-        moves[node] = row.sum()
+        factor = load(inverse, node)
+        row = load(block, node)
+        move = factor * (neighbour_sum(links, block, node) + own * row) - row
+        move = move / where_positive(factor, load(scales, node), one)
+        store(total, 0, where_positive(factor, magnitude(move), zero))
+        moves[node] = total.sum()
 
 
 @compiled

@@ -1,7 +1,7 @@
 """Tasks -> results, on as many threads as numba is set to use, interruptible at any time."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -41,11 +41,12 @@ def run(tasks: Sequence[Callable[[Stop], Result]], *, inline: bool = False) -> l
     if inline:
         return [task(stop) for task in tasks]
     with ThreadPoolExecutor(max_workers=max(1, min(thread_count(), len(tasks)))) as pool:
-        futures = [pool.submit(task, stop) for task in tasks]
+        futures: list[Future[Result]] = []
         try:
+            futures += [pool.submit(task, stop) for task in tasks]
             wait(futures, return_when=FIRST_EXCEPTION)
         finally:
-            stop[0] = not all(future.done() for future in futures)
+            stop[0] = len(futures) < len(tasks) or not all(future.done() for future in futures)
             if stop[0]:
                 pool.shutdown(wait=True, cancel_futures=True)
         return [future.result() for future in futures]

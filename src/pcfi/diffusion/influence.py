@@ -3,7 +3,6 @@
 Diffusion is linear in the known values of a pattern: x = H x_k, H the influence of each source on each node.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,9 @@ import numpy.typing as npt
 
 from pcfi._kernels.blocks import Cells, close_influence, lanes_of, open_influence
 from pcfi._kernels.influence import place_rows, row_moves
-from pcfi._kernels.threads import run
+from pcfi._kernels.teams import Workers
 from pcfi.diffusion import relative
-from pcfi.diffusion.blocks import Arena, bounds_of, is_small, links_of, prepare, scale_of, solve
+from pcfi.diffusion.blocks import Opening, Task, bounds_of, is_small, links_of, prepare, run_blocks, scale_of, solve
 from pcfi.diffusion.job import Factors, Job, Outcome
 from pcfi.solvers import FixedSteps
 
@@ -93,32 +92,38 @@ def _solve_identity(job: Job, pattern: int, sources: Array, rtol: float) -> tupl
     """
     links, scale = links_of(job), scale_of(job)
     n_nodes = job.problem.graph.n_nodes
-    arena = Arena(n_nodes, job.dtype)
     lanes = lanes_of(job.dtype)
     influence = np.empty((n_nodes, len(sources)), dtype=job.dtype)
 
-    def solve_block(start: int) -> Callable[[Any], tuple[int, Array]]:
+    def solve_block(start: int) -> Task[tuple[int, Array]]:
         part = sources[start : start + lanes]
 
-        def task(stop: Any) -> tuple[int, Array]:
-            blocks = arena.take()
+        def fill(cells: Cells, rows: Array, first: int, last: int) -> int:
+            return int(open_influence(part, job.hops.codes, pattern, scale, cells, rows, first, last))
 
-            def fill(cells: Cells, rows: Array) -> int:
-                return int(open_influence(part, job.hops.codes, pattern, scale, cells, rows))
+        def task(workers: Workers, blocks: list[Array]) -> tuple[int, Array]:
+            opening = Opening(fill, np.full(lanes, pattern), scale)
+            block = prepare(job, links, opening, lanes, workers, blocks)
+            solved = solve(job, links, block, opening, rtol, workers)
+            block, moves = solved.block, np.zeros(n_nodes)
 
-            block = prepare(job, links, blocks, fill, lanes)
-            result, steps, _ = solve(job, links, block, rtol, stop)
-            moves = np.zeros(n_nodes)
-            row_moves(links, block.rows, result, block.diagonal, block.scales, job.judged_self_weight, moves)
+            def judge(first: int, last: int) -> None:
+                rows, own = block.rows[first:last], job.judged_self_weight
+                row_moves(links, rows, block.solution, block.diagonal, block.scales, own, moves)
+
+            workers.rows(len(block.rows), judge)
             block.put_trees_back()
-            close_influence(result, block.scales, influence[:, start : start + len(part)])
-            arena.give_back(blocks)
-            return int(steps.max()), moves
+            columns = influence[:, start : start + len(part)]
+            workers.rows(
+                n_nodes, lambda first, last: close_influence(block.solution, block.scales, columns, first, last)
+            )
+            return int(solved.steps.max()), moves
 
         return task
 
     starts = range(0, len(sources), lanes)
-    parts = run([solve_block(start) for start in starts], inline=is_small(job, len(sources)))
+    inline = is_small(job, len(sources))
+    parts = run_blocks(job, links, [solve_block(start) for start in starts], inline=inline)
     steps = max(taken for taken, _ in parts)
     bound = np.sum([moves for _, moves in parts], axis=0).max()
     return influence, Outcome(steps, float(bound) / (2 if job.centred else 1))

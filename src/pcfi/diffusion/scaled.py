@@ -1,15 +1,25 @@
-"""The ordinary route: blocks of channels in scaled form, a block at a time on each thread."""
+"""The ordinary route: blocks of channels in scaled form."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pcfi._kernels.blocks import AnyLinks, Cells, Scale, close_block, lanes_of, open_block
-from pcfi._kernels.threads import run
+from pcfi._kernels.teams import Workers
 from pcfi.diffusion import relative
-from pcfi.diffusion.blocks import Arena, bounds_of, columns_of, is_small, links_of, prepare, scale_of, solve
+from pcfi.diffusion.blocks import (
+    Opening,
+    Task,
+    bounds_of,
+    columns_of,
+    is_small,
+    links_of,
+    prepare,
+    run_blocks,
+    scale_of,
+    solve,
+)
 from pcfi.diffusion.job import Job, Outcome
 from pcfi.solvers import FixedSteps, UntilSettled
 
@@ -17,49 +27,51 @@ Array = npt.NDArray[Any]
 
 
 def diffuse(job: Job, chosen: Array) -> Outcome:
-    """Fill the chosen channels of `job.out`, a block at a time on each thread."""
+    """Fill the chosen channels of `job.out`, a block at a time."""
     links, scale = links_of(job), scale_of(job)
-    arena = Arena(job.problem.graph.n_nodes, job.dtype)
     lanes = lanes_of(job.dtype)
-    stuck: list[Array] = []
 
-    def solve_block(part: Array) -> Callable[[Any], Outcome]:
-        def task(stop: Any) -> Outcome:
-            blocks = arena.take()
-            outcome, failed = _fill_channels(job, links, scale, part, blocks, stop)
-            arena.give_back(blocks)
-            if len(failed):
-                stuck.append(failed)
+    def solve_block(part: Array) -> Task[tuple[Outcome, Array]]:
+        def task(workers: Workers, blocks: list[Array]) -> tuple[Outcome, Array]:
+            filled = _fill_channels(job, links, scale, part, workers, blocks)
             job.advance(len(part))
-            return outcome
+            return filled
 
         return task
 
     parts = [chosen[start : start + lanes] for start in range(0, len(chosen), lanes)]
-    outcomes = run([solve_block(part) for part in parts], inline=is_small(job, len(chosen)))
-    outcome = Outcome.worst(outcomes)
-    if not stuck:
+    inline = is_small(job, len(chosen))
+    outcomes, stuck = zip(*run_blocks(job, links, [solve_block(part) for part in parts], inline=inline), strict=True)
+    outcome, unsettled = Outcome.worst(outcomes), np.concatenate(stuck)
+    if not len(unsettled):
         return outcome
-    finished = relative.diffuse(job, np.sort(np.concatenate(stuck)), finish=True)
+    finished = relative.diffuse(job, np.sort(unsettled), finish=True)
     return Outcome(outcome.steps + finished.steps, max(outcome.residual, finished.residual))
 
 
 def _fill_channels(
-    job: Job, links: AnyLinks, scale: Scale, chosen: Array, blocks: list[Array], stop: Any
+    job: Job, links: AnyLinks, scale: Scale, chosen: Array, workers: Workers, blocks: list[Array]
 ) -> tuple[Outcome, Array]:
     """One block; returns its outcome and the channels that conjugate gradients could not settle."""
     columns = columns_of(job, chosen)
 
-    def fill(cells: Cells, rows: Array) -> int:
-        return int(open_block(job.problem.values, job.hops.codes, columns, scale, cells, rows))
+    def fill(cells: Cells, rows: Array, first: int, last: int) -> int:
+        return int(open_block(job.problem.values, job.hops.codes, columns, scale, cells, rows, first, last))
 
-    block = prepare(job, links, blocks, fill, len(chosen))
+    opening = Opening(fill, columns.patterns, scale)
+    block = prepare(job, links, opening, len(chosen), workers, blocks)
     unit = columns.factor.astype(np.float64) * job.spread(chosen)  # 1 unless the range is near the smallest number
     rtol = job.solver.rtol if isinstance(job.solver, UntilSettled) else 0.0
-    result, steps, moves = solve(job, links, block, rtol * unit.min(), stop)
+    solved = solve(job, links, block, opening, rtol * unit.min(), workers)
+    block = solved.block
     block.put_trees_back()
-    close_block(result, block.scales, block.diagonal, columns, bounds_of(job, chosen), job.out)
-    relative_moves, steps = moves[: len(chosen)] / unit, steps[: len(chosen)]
+    bounds = bounds_of(job, chosen)
+
+    def close(first: int, last: int) -> None:
+        close_block(block.solution, block.scales, block.diagonal, columns, bounds, job.out, first, last)
+
+    workers.rows(len(job.out), close)
+    relative_moves, steps = solved.moves[: len(chosen)] / unit, solved.steps[: len(chosen)]
     if isinstance(job.solver, FixedSteps):
         return Outcome(job.solver.steps, float(relative_moves.max())), chosen[:0]
     stuck = ~(relative_moves <= rtol) & (steps < job.solver.max_steps)

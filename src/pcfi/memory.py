@@ -1,0 +1,100 @@
+"""How much memory a problem takes, and whether it is there: told before anything large is allocated."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pcfi.errors import TooLargeError
+from pcfi.parameters import Settings
+from pcfi.problem import Problem
+from pcfi.solvers import FixedSteps
+
+WORTH_A_LOOK = 1 << 25  # bytes below which nobody runs out of memory
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Bytes that an imputation allocates: what it hands back, and what it works in besides."""
+
+    values: int
+    hops: int
+    working: int
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.values + self.hops + self.working
+
+
+def needs(problem: Problem, settings: Settings) -> Needs:
+    """An estimate from the sizes; hops deeper than 254 take more."""
+    n_nodes, n_channels = problem.values.shape
+    values = problem.values.nbytes
+    if settings.method not in ("pcfi", "fp"):
+        return Needs(values, 0, 0)
+    from pcfi._kernels.blocks import BEYOND_CACHE
+    from pcfi._kernels.threads import thread_count
+    from pcfi._kernels.vectors import ROW_BYTES
+    from pcfi.diffusion.blocks import BLOCKS_TO_SETTLE, BLOCKS_TO_STEP
+
+    n_patterns = len(problem.channels.representatives)
+    block = n_nodes * ROW_BYTES
+    n_tasks = -(-n_channels * problem.values.itemsize // ROW_BYTES)
+    blocks = BLOCKS_TO_STEP if isinstance(settings.solver, FixedSteps) else BLOCKS_TO_SETTLE
+    working = block * blocks * (1 if block >= BEYOND_CACHE else min(thread_count(), n_tasks))
+    if settings.method == "pcfi" and settings.beta > 0 and n_patterns > 1:
+        n_active = int(np.count_nonzero(~problem.channels.silent))
+        working = max(working, n_active**2 * (8 + problem.values.itemsize))
+    return Needs(values, n_nodes * n_patterns, working)
+
+
+def available() -> int | None:
+    """Bytes that can still be allocated, within the limit of the container if there is one; None if nobody says."""
+    found = [limit for limit in (_of_system(), _of_container()) if limit is not None]
+    return min(found, default=None)
+
+
+def _of_system() -> int | None:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+        return None
+    except OSError:
+        pass
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _of_container() -> int | None:
+    group = Path("/sys/fs/cgroup")
+    try:
+        return int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
+    except (OSError, ValueError):  # no such file, or "max"
+        return None
+
+
+def refuse_if_too_large(problem: Problem, settings: Settings) -> None:
+    """Raise `TooLargeError` if the memory that the problem needs is not there."""
+    needed = needs(problem, settings)
+    if needed.total < WORTH_A_LOOK:
+        return
+    there = available()
+    if there is None or needed.total <= there:
+        return
+    n_nodes, n_channels = problem.values.shape
+    advice = "pass float32 features, or " if problem.values.itemsize == 8 else ""
+    raise TooLargeError(
+        f"filling {n_nodes:,} nodes x {n_channels:,} channels needs about {_size(needed.total)} "
+        f"({_size(needed.values)} values, {_size(needed.hops)} hops, {_size(needed.working)} to work in), but only "
+        f"{_size(there)} of memory is available: {advice}fill some channels at a time with beta=0 (diffusion treats "
+        "channels independently)"
+    )
+
+
+def _size(n_bytes: int) -> str:
+    return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e8 else f"{n_bytes / 1e6:.0f} MB"
