@@ -22,6 +22,7 @@ QUESTIONS = {
     "large_graphs": "Large graphs: time and memory",
     "growth": "Do time and memory grow linearly?",
     "limit": "How close to the limit of the memory?",
+    "node_order": "Does renumbering the nodes pay beyond the cache?",
     "hops": "What do the hops of many patterns cost?",
     "first_call": "How long does the first call take?",
 }

@@ -14,6 +14,7 @@ from pcfi._kernels.relaxing import mark_sources, read_hops, relax
 from pcfi._kernels.search import Sources, search
 from pcfi._kernels.survey import Facts, copy_known, survey
 from pcfi._kernels.sweeping import order_by_hops
+from pcfi._kernels.teams import Team, part_by_edges
 from pcfi._kernels.vectors import larger, load, magnitude, splat, store, where_positive
 from pcfi.graphs import prepare_graph
 from pcfi.hops import UNREACHABLE, count_hops
@@ -92,6 +93,21 @@ def test_links_ask_ahead_when_blocks_outgrow_the_cache():
     nothing = np.empty(0, np.int32), np.empty(0)
     assert type(make_links(small, *nothing)) is Links
     assert type(make_links(large, *nothing)) is FarLinks
+
+
+@given(problems(), st.integers(1, 5), st.integers(1, 7))
+def test_members_of_a_team_share_all_rows_and_about_equal_edges(problem, grain, size):
+    indptr = prepare_graph(problem.graph, len(problem.features), directed=problem.directed).indptr
+    rows = np.flatnonzero(~problem.known[:, 0]).astype(np.int32)
+    shared = np.zeros(1, np.int64)
+    team = [Team(rank, size, shared, shared, shared) for rank in range(size)]
+    parts = [part_by_edges(indptr, rows, grain, member) for member in team]
+    groups = -(-len(rows) // grain)
+    assert [0, *(last for _, last in parts)] == [*(first for first, _ in parts), groups]
+    cost = (np.diff(indptr) + 4)[rows]
+    fair = (cost.sum() + np.diff(indptr)[problem.known[:, 0]].sum()) / size
+    for first, last in parts:
+        assert cost[first * grain : last * grain].sum() <= fair + cost.max(initial=0) * grain
 
 
 @given(problems())

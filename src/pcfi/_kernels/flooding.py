@@ -7,7 +7,7 @@ edge would move so little in a step that it could be taken for settled.
 import numpy as np
 
 from pcfi._kernels.compiling import compiled
-from pcfi._kernels.teams import meet, part_of
+from pcfi._kernels.teams import meet, part_by_edges, part_of
 from pcfi._kernels.vectors import load, splat, store, where_positive
 
 
@@ -22,7 +22,7 @@ def flood(links, rows, free, levels, block, team, waiting):
     for node in range(first, last):
         store(levels, node, where_positive(load(free, node), zero, one))
     meet(team)
-    first, last = part_of(len(rows), team)
+    first, last = part_by_edges(links.indptr, rows, 1, team)
     pending = rows[first:last].copy()
     left_before = np.int64(-1)
     sweep = 1

@@ -13,7 +13,7 @@ import numpy as np
 
 from pcfi._kernels.blocks import aligned_block, neighbour_sum
 from pcfi._kernels.compiling import compiled
-from pcfi._kernels.teams import meet, part_of
+from pcfi._kernels.teams import meet, part_by_edges, part_of
 from pcfi._kernels.vectors import larger, load, magnitude, splat, store, where_positive
 
 Array = np.ndarray[Any, Any]
@@ -74,7 +74,7 @@ def _restart(links, rows, work, sums, team, norms, largest):
     """Residual from scratch, direction = residual; its norm and the largest move of each lane."""
     zero, one = splat(work.solution, 0.0), splat(work.solution, 1.0)
     meet(team)
-    first, last = part_of(len(sums.norms), team)
+    first, last = part_by_edges(links.indptr, rows, PIECE, team)
     for piece in range(first, last):
         total, most = zero, zero
         for node in rows[piece * PIECE : (piece + 1) * PIECE]:
@@ -97,7 +97,7 @@ def _restart(links, rows, work, sums, team, norms, largest):
 def _apply(links, rows, work, sums, team, curvature):
     """`image` = direction - A direction / d at the free cells, and its product with the direction."""
     zero, one = splat(work.solution, 0.0), splat(work.solution, 1.0)
-    first, last = part_of(len(sums.norms), team)
+    first, last = part_by_edges(links.indptr, rows, PIECE, team)
     for piece in range(first, last):
         total = zero
         for node in rows[piece * PIECE : (piece + 1) * PIECE]:

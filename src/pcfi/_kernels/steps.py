@@ -2,7 +2,7 @@
 
 from pcfi._kernels.blocks import neighbour_sum
 from pcfi._kernels.compiling import compiled
-from pcfi._kernels.teams import meet, part_of
+from pcfi._kernels.teams import meet, part_by_edges
 from pcfi._kernels.vectors import larger, load, magnitude, splat, store, where_positive
 
 
@@ -24,7 +24,7 @@ def take_steps(links, rows, block, other, inverse, self_weight, steps, team):
     `block` if `steps` is even, else in `other`.
     """
     own = splat(block, self_weight)
-    first, last = part_of(len(rows), team)
+    first, last = part_by_edges(links.indptr, rows, 1, team)
     for _ in range(steps):
         for node in rows[first:last]:
             row = load(block, node)

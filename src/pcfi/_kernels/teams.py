@@ -19,6 +19,8 @@ from pcfi._kernels.threads import Stop, run, run_rows, thread_count
 Array = np.ndarray[Any, Any]
 Result = TypeVar("Result")
 
+ROW_COST = 4  # what a row costs besides its edges, in edges
+
 
 class Team(NamedTuple):
     """One member's view of the threads that work on a block."""
@@ -67,6 +69,33 @@ def meet(team):
 def part_of(n_items, team):
     """First and last of the items that are this member's."""
     return n_items * team.rank // team.size, n_items * (team.rank + 1) // team.size
+
+
+@compiled
+def part_by_edges(indptr, rows, grain, team):
+    """First and last of this member's groups of `grain` rows: every member has about as many edges to follow."""
+    n_groups = -(-len(rows) // grain)
+    if team.size == 1 or not n_groups:
+        return 0, n_groups
+    return _boundary(indptr, rows, grain, team.rank, team.size), _boundary(
+        indptr, rows, grain, team.rank + 1, team.size
+    )
+
+
+@compiled
+def _boundary(indptr, rows, grain, rank, size):
+    """The first group at which the work done is at least `rank` out of `size` parts of all; rows ascend."""
+    start = indptr[rows[0]]
+    wanted = (indptr[rows[-1] + 1] - start + ROW_COST * len(rows)) * rank // size
+    low, high = 0, -(-len(rows) // grain)
+    while low < high:
+        middle = (low + high) // 2
+        row = middle * grain
+        if indptr[rows[row]] - start + ROW_COST * row < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 class Solo:
