@@ -6,6 +6,7 @@ PcfiError
 ├── ParameterError (ValueError)        alpha, beta, solver, method, ...
 ├── UnreachableError (ValueError)      unreachable="error" and there are such cells
 ├── DivergenceError (ValueError)       the arithmetic left the finite numbers
+├── DatasetError (ValueError)          a data set of the laboratory is not there, or does not serve
 └── UnsupportedTypeError (TypeError)   a container we do not know
 
 PcfiWarning (UserWarning)
@@ -38,6 +39,10 @@ class UnreachableError(PcfiError, ValueError):
 
 class DivergenceError(PcfiError, ValueError):
     """A computed value is not finite."""
+
+
+class DatasetError(PcfiError, ValueError):
+    """A data set of the laboratory is not there, or does not serve the purpose."""
 
 
 class UnsupportedTypeError(PcfiError, TypeError):
