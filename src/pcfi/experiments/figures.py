@@ -1,4 +1,4 @@
-"""Plans and their records -> the paper's figures, drawn by matplotlib. Each drawing is a function of a plan and a store."""
+"""Plans and their records -> the paper's figures, drawn by matplotlib."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -64,7 +64,7 @@ def _axes(rows: int, columns: int, *, width: float = 4.2, height: float = 3.2) -
 
 
 def _legend(figure: Figure, axes: Any) -> None:
-    found = {}
+    found: dict[str, Any] = {}
     for axis in axes.flat:
         handles, labels = axis.get_legend_handles_labels()
         found |= dict(zip(labels, handles, strict=True))
@@ -162,12 +162,16 @@ def _draw_heatmap(figure: Figure, axis: Any, cells: list[Cell], metric: str, sto
 
 def draw_accuracy_by_hops(plan: Plan, store: Store) -> Iterator[tuple[str, Figure]]:
     """Accuracy of test nodes against their hops to the nearest source."""
-    yield from _draw_by_hops(plan, store, lambda at: at.accuracy if at.tested >= _SMALLEST_GROUP else None, "accuracy (%)")
+    yield from _draw_by_hops(
+        plan, store, lambda at: at.accuracy if at.tested >= _SMALLEST_GROUP else None, "accuracy (%)"
+    )
 
 
 def draw_cosine_by_hops(plan: Plan, store: Store) -> Iterator[tuple[str, Figure]]:
     """Cosine similarity of original and filled features against hops."""
-    yield from _draw_by_hops(plan, store, lambda at: at.cosine if at.nodes >= _SMALLEST_GROUP else None, "cosine similarity")
+    yield from _draw_by_hops(
+        plan, store, lambda at: at.cosine if at.nodes >= _SMALLEST_GROUP else None, "cosine similarity"
+    )
 
 
 def _draw_by_hops(
@@ -230,26 +234,23 @@ def _feature_homophily(dataset: str) -> float:
 
 
 def draw_cost(plan: Plan, store: Store) -> Iterator[tuple[str, Figure]]:
-    """Time of a run, imputation and training on top of each other, fastest first."""
-    rows = []
+    """Time of imputation and training together, fastest at the top."""
+    times: dict[Condition, list[tuple[float, float, str]]] = {}
     for cell in plan.cells:
         parts = [summary(chosen(cell, store), metric) for metric in plan.metrics or ()]
         if any(parts):
-            rows.append((cell, [0.0 if part is None else part.mean for part in parts]))
-    if not rows:
+            imputing, training = (0.0 if part is None else part.mean for part in parts)
+            times.setdefault(cell.condition, []).append((imputing + training, imputing, cell.label))
+    if not times:
         return
-    rows.sort(key=lambda row: -sum(row[1]))
-    places = _in_order((cell.condition.dataset, cell.condition.missing) for cell, _ in rows)
-    figure, axes = _axes(1, len(places), width=6.4, height=0.6 + 0.36 * len(rows) / len(places))
-    for axis, place in zip(axes[0], places, strict=True):
-        own = [(cell.label, parts) for cell, parts in rows if (cell.condition.dataset, cell.condition.missing) == place]
-        names = [label for label, _ in own]
-        imputing, training = zip(*(parts for _, parts in own), strict=True)
-        axis.barh(names, imputing, color="#D55E00", label="imputation")
-        bars = axis.barh(names, training, left=imputing, color="#0072B2", label="training")
-        axis.bar_label(bars, [f" {sum(parts):.2g} s" for _, parts in own], fontsize="small")
-        axis.set(title=f"{place[0]}, {place[1]} missing, one split", xlabel="seconds", xscale="symlog")
-    _legend(figure, axes)
+    figure, axes = _axes(1, len(times), width=6.4, height=1 + 0.36 * max(map(len, times.values())))
+    for axis, (condition, rows) in zip(axes[0], times.items(), strict=True):
+        rows.sort(reverse=True)
+        totals = [total for total, _, _ in rows]
+        bars = axis.barh([label for _, _, label in rows], totals, color="#0072B2")
+        texts = [f" {total:.3g} s, imputation {part:.2g} s" for total, part, _ in rows]
+        axis.bar_label(bars, texts, fontsize="small")
+        axis.set(title=str(condition), xlabel="seconds per split", xscale="log", xlim=(None, max(totals) * 20))
     yield "cost", figure
 
 

@@ -129,7 +129,11 @@ OUTLINES: dict[str, Outline] = {
     ),
     "hops-accuracy": Outline(
         "Node classification accuracy (%) by hops to the nearest source",
-        (Part(_HOPS.task, _HOPS.datasets, (*_HOPS.variants, *standard("srmgcnn")), _HOPS.missing, splits=_HOPS.splits),),
+        (
+            Part(
+                _HOPS.task, _HOPS.datasets, (*_HOPS.variants, *standard("srmgcnn")), _HOPS.missing, splits=_HOPS.splits
+            ),
+        ),
     ),
     "hops-cosine": Outline("Cosine similarity of original and filled features by hops to the nearest source", (_HOPS,)),
     "heatmap": Outline(

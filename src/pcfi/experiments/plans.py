@@ -74,7 +74,9 @@ def plan(name: str, selection: Selection | None = None) -> list[Plan]:
     """
     selection = selection or Selection()
     names = [outline for outline in OUTLINES if outline != "search"] if name == "all" else [known(name, PLANS, "plan")]
-    plans = [Plan(name, OUTLINES[name].title, _cells(OUTLINES[name], selection), OUTLINES[name].metrics) for name in names]
+    plans = [
+        Plan(name, OUTLINES[name].title, _cells(OUTLINES[name], selection), OUTLINES[name].metrics) for name in names
+    ]
     runs = [run for plan in plans for run in plan.runs]
     if not runs:
         raise ParameterError(f"nothing to run: none of the systems takes part in the task of {name!r}")
@@ -117,7 +119,9 @@ def _selected(part: Part, selection: Selection) -> Part:
 def _cell(condition: Condition, variant: Variant, seeds: Iterable[int], selection: Selection) -> Cell:
     grid = variant.grid and (selection.grid or variant.grid)
     candidates = tuple(
-        tuple(_run(condition, variant.system, {**variant.parameters, **choice}, seed, selection.fixed) for seed in seeds)
+        tuple(
+            _run(condition, variant.system, {**variant.parameters, **choice}, seed, selection.fixed) for seed in seeds
+        )
         for choice in (points(grid) if grid else [{}])
     )
     return Cell(condition, variant.label, candidates, _printed(condition, variant.paper), variant.axis)

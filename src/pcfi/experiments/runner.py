@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
@@ -15,7 +15,7 @@ from platform import python_version
 
 from pcfi.errors import ParameterError, PcfiError
 from pcfi.experiments.runs import Run
-from pcfi.experiments.store import Record, Status
+from pcfi.experiments.store import Record, Status, Store
 from pcfi.experiments.workers import READY, Execute, Report, serve
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -63,7 +63,13 @@ class Resources:
         return float(0.9 * psutil.virtual_memory().available / 2**20 / self.jobs)
 
 
-def run_all(runs: Iterable[Run], execute: Execute, resources: Resources) -> Iterator[Record]:
+def remaining(runs: Iterable[Run], store: Store, *, retry: bool = False) -> list[Run]:
+    """The runs that the store has no record of; with `retry`, also those that are not done."""
+    records = ((run, store.get(run)) for run in runs)
+    return [run for run, record in records if record is None or (retry and not record.done)]
+
+
+def run_all(runs: Iterable[Run], execute: Execute, resources: Resources) -> Generator[Record, None, None]:
     """Work on runs in their order; yield the record of each as soon as it is there.
 
     `execute` is a function that a new process can import. Closing the iterator, or an exception such as a

@@ -1,15 +1,17 @@
 """Cells and their records -> tables in Markdown, LaTeX and HTML: ours, the paper's, the difference, the splits."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pcfi.experiments.cells import Cell, Summary, chosen, summary, trouble
+from pcfi.experiments.distances import by_hops
 from pcfi.experiments.paper import Printed
 from pcfi.experiments.plans import Plan
 from pcfi.experiments.store import Record, Store
 
-NOTHING = "–"
+NOTHING = "-"
 METRIC_TITLES = {
     "accuracy": "accuracy",
     "auc": "AUC",
@@ -17,7 +19,7 @@ METRIC_TITLES = {
     "imputing_seconds": "imputation (s)",
     "training_seconds": "training (s)",
 }
-_LATEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "±": r"$\pm$", "–": "--", "−": "$-$", "+": "{+}"}
+_LATEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "±": r"$\pm$"}
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,8 @@ class Table:
             return "".join(f"<{tag}{kind}>{escape(cell)}</{tag}>" for cell, kind in zip(cells, kinds, strict=True))
 
         body = "\n".join(f"<tr>{line(row, 'td')}</tr>" for row in self.rows)
-        caption = f"<caption>{escape(self.title)}</caption>"
-        return f"<table>\n{caption}\n<thead><tr>{line(self.head, 'th')}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>\n"
+        head = f"<caption>{escape(self.title)}</caption>\n<thead><tr>{line(self.head, 'th')}</tr></thead>"
+        return f"<table>\n{head}\n<tbody>\n{body}\n</tbody>\n</table>\n"
 
 
 def full_table(plan: Plan, store: Store) -> Table:
@@ -73,13 +75,13 @@ def full_table(plan: Plan, store: Store) -> Table:
 
     Cells of which nothing was run are left out.
     """
-    metrics = plan.metrics
     with_rates = len({cell.condition.rate for cell in plan.cells}) > 1
-    rows = []
-    for cell in plan.cells:
-        records = chosen(cell, store)
-        for metric in (metrics or cell.metrics) if records else ():
-            rows.append((*_where(cell, metric, with_rates), *_numbers(cell, metric, records)))
+    rows = [
+        (*_where(cell, metric, with_rates), *_numbers(cell, metric, records))
+        for cell in plan.cells
+        if (records := chosen(cell, store))
+        for metric in plan.metrics or cell.metrics
+    ]
     where = ("data set", "missing", *(["rate"] if with_rates else []), "system", "metric")
     return Table(plan.title, (*where, "ours", "paper", "difference", "splits"), tuple(rows), len(where))
 
@@ -102,6 +104,23 @@ def wide_tables(plan: Plan, store: Store) -> list[Table]:
     return tables
 
 
+def hops_tables(plan: Plan, store: Store, measure: str) -> list[Table]:
+    """Per condition: a row per system, a column per number of hops; `measure` is "accuracy" or "cosine"."""
+    tables = []
+    for condition in dict.fromkeys(cell.condition for cell in plan.cells):
+        cells = [cell for cell in plan.cells if cell.condition == condition]
+        found = {cell.label: {at.hops: getattr(at, measure) for at in by_hops(chosen(cell, store))} for cell in cells}
+        columns = sorted(set().union(*found.values()))
+        rows = [
+            (label, *(NOTHING if (value := values.get(hops)) is None else f"{value:.3g}" for hops in columns))
+            for label, values in found.items()
+            if values
+        ]
+        if rows:
+            tables.append(Table(f"{condition}: {measure} by hops", ("system", *map(str, columns)), tuple(rows), 1))
+    return tables
+
+
 def choices_table(plan: Plan, store: Store) -> Table | None:
     """The parameters that validation chose, for the cells that had a choice."""
     rows = []
@@ -116,7 +135,10 @@ def choices_table(plan: Plan, store: Store) -> Table | None:
 
 def said_parameters(record: Record) -> str:
     """A run's parameters in words."""
-    return ", ".join(f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}" for name, value in record.run.parameters)
+    return ", ".join(
+        f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in record.run.parameters
+    )
 
 
 def said_ours(found: Summary | None) -> str:
@@ -137,7 +159,7 @@ def said_difference(found: Summary | None, printed: Printed | None) -> str:
     """Ours minus the paper's mean."""
     if found is None or printed is None or printed.mean is None:
         return NOTHING
-    return f"{found.mean - printed.mean:+.2f}".replace("-", "−")
+    return f"{found.mean - printed.mean:+.2f}"
 
 
 def _where(cell: Cell, metric: str, with_rates: bool) -> tuple[str, ...]:
@@ -147,9 +169,7 @@ def _where(cell: Cell, metric: str, with_rates: bool) -> tuple[str, ...]:
 
 def _numbers(cell: Cell, metric: str, records: list[Record]) -> tuple[str, ...]:
     found, printed = summary(records, metric), cell.paper.get(metric)
-    splits = str(found.splits if found else 0)
-    if problems := trouble(records):
-        splits += f" ({problems})"
+    splits = ", ".join(filter(None, [str(found.splits) if found else "0", trouble(records)]))
     return said_ours(found), said_paper(printed), said_difference(found, printed), splits
 
 
@@ -167,6 +187,7 @@ def _pivoted(title: str, cells: list[Cell], metric: str, store: Store, *, by_rat
         (lambda cell: f"{cell.condition.rate:g}") if by_rate else (lambda cell: cell.condition.dataset)
     )
     columns = list(dict.fromkeys(map(column, cells)))
+    averaged = len(columns) > 1 and not by_rate
     rows = []
     for label in dict.fromkeys(cell.label for cell in cells):
         own = {column(cell): cell for cell in cells if cell.label == label}
@@ -174,8 +195,9 @@ def _pivoted(title: str, cells: list[Cell], metric: str, store: Store, *, by_rat
         printed = {name: own[name].paper.get(metric) if name in own else None for name in columns}
         if any(found.values()):
             texts = [_beside(found[name], printed[name]) for name in columns]
-            rows.append((label, *texts, *([] if by_rate else [_average(list(found.values()), list(printed.values()))])))
-    return Table(title, ("system", *columns, *([] if by_rate else ["average"])), tuple(rows), 1)
+            average = [_average(list(found.values()), list(printed.values()))] if averaged else []
+            rows.append((label, *texts, *average))
+    return Table(title, ("system", *columns, *(["average"] if averaged else [])), tuple(rows), 1)
 
 
 def _beside(found: Summary | None, printed: Printed | None) -> str:
@@ -193,4 +215,5 @@ def _average(found: Sequence[Summary | None], printed: Sequence[Printed | None])
 
 
 def _latex(text: str) -> str:
-    return "".join(_LATEX.get(letter, letter) for letter in text)
+    signed = re.sub(r"^([+-])(?=\d)", r"$\1$", text)
+    return "".join(_LATEX.get(letter, letter) for letter in signed)
