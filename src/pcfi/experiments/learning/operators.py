@@ -72,15 +72,22 @@ def normalized_adjacency(edges: Array, n_nodes: int) -> Any:
 
 
 def propagated(adjacency: Any, features: Array) -> Constant:
-    """`adjacency @ features` as the cheapest operator: sparse in two steps, of low rank, or dense."""
+    """`adjacency @ features` as the cheapest operator; in two sparse steps if the features are sparse."""
     from scipy import sparse
 
-    n_rows, n_channels = adjacency.shape[0], features.shape[1]
     n_values = int(np.count_nonzero(features))
-    if SPARSE_COST * (n_values + adjacency.nnz) < n_rows * n_channels:
+    if SPARSE_COST * (n_values + adjacency.nnz) < adjacency.shape[0] * features.shape[1]:
         return Constant(adjacency, sparse.csr_array(features))
-    product = np.asarray(adjacency @ features)
-    return Constant(*(factored(product) or (product,)))
+    return cheapest(np.asarray(adjacency @ features))
+
+
+def cheapest(matrix: Array) -> Constant:
+    """A matrix as an operator: sparse if few of its entries are not 0, two factors if its rank is low, else dense."""
+    from scipy import sparse
+
+    if SPARSE_COST * np.count_nonzero(matrix) < matrix.size:
+        return Constant(sparse.csr_array(matrix))
+    return Constant(*(factored(matrix) or (matrix,)))
 
 
 def factored(matrix: Array) -> tuple[Array, Array] | None:

@@ -11,7 +11,7 @@ from torch import nn
 
 from pcfi.experiments.learning import classification, links
 from pcfi.experiments.learning.networks import Network, Propagated
-from pcfi.experiments.learning.operators import propagated
+from pcfi.experiments.learning.operators import Constant, propagated
 from pcfi.experiments.setting import Setting
 from pcfi.experiments.splits import NodeSplit
 
@@ -66,12 +66,16 @@ def learn(setting: Setting, make_first: MakeFirst) -> Answer:
     return Answer(metrics, trained.predicted)
 
 
-def constant_features(adjacency: Any, features: Array) -> MakeFirst:
-    """A maker of a first layer ReLU(A_sym X W + b) on features that stay as they are."""
+def constant_features(setting: Setting, features: Array) -> MakeFirst:
+    """A maker of the first layer ReLU(A_sym X W + b) on features X that stay as they are."""
     channels = np.flatnonzero(features.any(axis=0))
-    constant = propagated(adjacency, features[:, channels])
+    return constant_layer(propagated(setting.adjacency, features[:, channels]), channels, features.shape[1])
+
+
+def constant_layer(constant: Constant, channels: Array, n_channels: int) -> MakeFirst:
+    """A maker of the first layer ReLU(M W + b); M holds `channels`, the only ones of `n_channels` that are not 0."""
 
     def make(width: int, rng: torch.Generator) -> nn.Module:
-        return Propagated(constant, width, rng, n_channels=features.shape[1], channels=channels)
+        return Propagated(constant, width, rng, n_channels=n_channels, channels=channels)
 
     return make

@@ -26,7 +26,7 @@ class Imputer(ABC):
         filled, details = self.fill(setting)
         seconds = time.perf_counter() - start
         features = filled - filled.mean(axis=0) if setting.parameters.get("center") else filled
-        answer = learn(setting, constant_features(setting.adjacency, features))
+        answer = learn(setting, constant_features(setting, features))
         metrics = {**answer.metrics, "imputing_seconds": seconds}
         return replace(answer, metrics=metrics, filled=filled, details=details)
 
