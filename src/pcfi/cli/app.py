@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from pcfi.cli.arguments import ListCommand
-from pcfi.cli.reproduce import reproduce
+from pcfi.cli.reproduce import HELP, reproduce
 
 app = typer.Typer(
     help="Fill in the missing node features of a graph, and say how far each filled value can be trusted.",
@@ -32,4 +32,4 @@ def common(
     """What holds for every subcommand."""
 
 
-app.command(cls=ListCommand, rich_help_panel="The paper")(reproduce)
+app.command(cls=ListCommand, help=HELP, short_help="The paper, reproduced: tables and figures.")(reproduce)

@@ -35,12 +35,19 @@ def _listed(names: Any) -> str:
 What = Annotated[
     str,
     typer.Argument(
-        help="What to reproduce: " + "; ".join(f"{name}: {one.title}" for name, one in OUTLINES.items()) + "; all.",
+        help="One of the names above, or all.",
         autocompletion=lambda: list(PLANS),
         metavar="WHAT",
         show_default=False,
     ),
 ]
+HELP = "\n\n".join(
+    [
+        "Run any table or figure of the paper, and show ours next to the paper's.",
+        "Results are kept run by run: stop with Ctrl-C whenever you like; the same command goes on where it stopped.",
+        "\b\n" + "\n".join(f"{name:<15}{one.title}" for name, one in OUTLINES.items()),
+    ]
+)
 _CHOICE, _MEANS, _OUTPUT = "What to run (default: as in the paper)", "With what means", "Where results go"
 
 
@@ -88,10 +95,7 @@ def reproduce(
     retry: Annotated[bool, typer.Option("--retry", help="Run again what failed or ran out of memory.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
-    """Run any table or figure of the paper, and show ours next to the paper's.
-
-    Results are kept run by run: stop with Ctrl-C whenever you like, and the same command goes on where it stopped.
-    """
+    """Run any table or figure of the paper, and show ours next to the paper's."""
     from pcfi.experiments.runner import remaining
 
     with plain_errors():
@@ -160,8 +164,11 @@ def _run(work: _Work, *, quiet: bool) -> int:
     from pcfi.cli.reporting import Outlook, reporting
     from pcfi.experiments.estimates import Experience
     from pcfi.experiments.execution import execute
+    from pcfi.experiments.preparing import fetch_datasets, require_packages, warm_up
     from pcfi.experiments.runner import Resources, run_all
 
+    require_packages()
+    fetch_datasets(work.runs)
     resources = Resources(work.jobs, work.threads, None if work.memory_gb is None else 1024 * work.memory_gb)
     outlook = Outlook(work.runs, Experience(work.store), work.jobs)
     failed = 0
@@ -169,7 +176,7 @@ def _run(work: _Work, *, quiet: bool) -> int:
     try:
         with (
             reporting(outlook, Console(stderr=True), quiet=quiet) as tell,
-            closing(run_all(work.runs, execute, resources)) as records,
+            closing(run_all(work.runs, execute, resources, warm_up)) as records,
         ):
             for record in records:
                 work.store.append(record)
@@ -189,13 +196,11 @@ def _show(work: _Work, out: Path) -> None:
     from rich.console import Console
 
     from pcfi.cli.painting import print_table
-    from pcfi.experiments.page import write
-    from pcfi.experiments.tables import choices_table, full_table
+    from pcfi.experiments.page import section, write
 
-    console = Console()
-    for one in work.plans:
-        for table in (full_table(one, work.store), choices_table(one, work.store)):
-            if table is not None and table.rows:
-                print_table(table, console)
-    paths = write(work.plans, work.store, out)
+    console, sections = Console(), [section(one, work.store) for one in work.plans]
+    for one in sections:
+        for table in one.main:
+            print_table(table, console)
+    paths = write(sections, work.store, out)
     typer.echo(f"Tables and figures: {paths[-1]} and {len(paths) - 1} files beside it", err=True)

@@ -26,7 +26,7 @@ class Estimate:
 
     def sentence(self, jobs: int) -> str:
         """The estimate in words, for a number of runs at a time."""
-        unknown = f"unknown for {self.unknown:,} of the runs (no earlier record of the system on the data set)"
+        unknown = f"unknown for {self.unknown:,} (no earlier run of the system on the data set)"
         if not self.seconds:
             return unknown if self.unknown else "nothing to do"
         known = f"about {spoken(self.seconds / jobs)}"

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from io import BytesIO
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 from pcfi.experiments.cells import Cell, Condition, Summary, chosen, summary
@@ -32,20 +32,19 @@ _STYLES = {
 _SMALLEST_GROUP = 10  # nodes over all splits; a point of fewer would mean nothing
 
 
-def figures(plan: Plan, store: Store) -> dict[str, Figure]:
-    """The figures of a plan by name, those for which there are results; close them when done."""
+def figures(plan: Plan, store: Store) -> dict[str, bytes]:
+    """The figures of a plan for which there are results, by name, as PNG."""
     drawing = DRAWINGS.get(plan.name)
-    return dict(drawing(plan, store)) if drawing else {}
+    return {name: _png(figure) for name, figure in drawing(plan, store)} if drawing else {}
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write a figure to a temporary file and rename it; the suffix decides the format."""
+def _png(figure: Figure) -> bytes:
     import matplotlib.pyplot as plt
 
-    part = path.with_name(f".{path.stem}.part{path.suffix}")
-    figure.savefig(part, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
-    part.replace(path)
+    buffer = BytesIO()
+    figure.savefig(buffer, format="png", dpi=150)
     plt.close(figure)
+    return buffer.getvalue()
 
 
 def _axes(rows: int, columns: int, *, width: float = 4.2, height: float = 3.2) -> tuple[Figure, Any]:
@@ -60,6 +59,7 @@ def _axes(rows: int, columns: int, *, width: float = 4.2, height: float = 3.2) -
     for axis in axes.flat:
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(alpha=0.25)
+        axis.set_axisbelow(True)
     return figure, axes
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from pcfi.experiments.catalog import SYSTEMS
 from pcfi.experiments.paper import RATE, paper_ablations
-from pcfi.experiments.search import ALPHAS, DECADES, HALF_DECADES, Grid, paper_grid
+from pcfi.experiments.search import Grid, paper_grid
 
 FIVE = ("Cora", "CiteSeer", "PubMed", "Photo", "Computers")
 KINDS = ("structural", "uniform")
@@ -21,8 +21,8 @@ HOMOPHILY_GRID = {"alpha": (0.1, 0.3, 0.5, 0.7, 0.9), "beta": (1e-4, 1e-2, 1.0)}
 class Variant:
     """A row: a system, its label, and what differs from its defaults.
 
-    `paper` names the row in the paper's tables or ablations; `grid`, if any, is what validation chooses from; `axis`
-    holds the row's coordinates in a figure.
+    `paper` names the row in the paper's tables or ablations. `grid`, if any, is what validation chooses from; where it
+    is `spread`, every point of the grid is a row of its own.
     """
 
     system: str
@@ -30,7 +30,7 @@ class Variant:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     paper: str | None = None
     grid: Grid | None = None
-    axis: Mapping[str, float] = field(default_factory=dict)
+    spread: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,13 +73,8 @@ def _searched(task: str) -> tuple[Variant, ...]:
     return tuple(Variant(name, SYSTEMS[name].title, paper=name, grid=paper_grid(name, task)) for name in able)
 
 
-def _heatmap(betas: tuple[float, ...]) -> tuple[Variant, ...]:
-    return tuple(
-        Variant("pcfi", f"PCFI, alpha {alpha:g}, beta {beta:.2g}", point, axis=point)
-        for alpha in ALPHAS
-        for beta in betas
-        for point in [{"alpha": alpha, "beta": beta}]
-    )
+def _heatmap(task: str) -> tuple[Variant, ...]:
+    return (Variant("pcfi", "PCFI", grid=paper_grid("pcfi", task), spread=True),)
 
 
 _TABLE1 = ("zero", "lp", "srmgcnn", "gcnmf", "pagnn", "fp", "pcfi")
@@ -104,47 +99,47 @@ _HOPS = Part("classification", ("Cora", "CiteSeer"), (_PCFI, _UNSHARED, _FP), ("
 
 OUTLINES: dict[str, Outline] = {
     "table1": Outline(
-        "Node classification accuracy (%) with 99.5 % missing (the paper's Table 1)",
+        "Table 1: node classification accuracy (%)",
         (Part("classification", FIVE, standard(*_TABLE1)),),
     ),
     "table2": Outline(
-        "Link prediction, AUC and AP (%), with 99.5 % missing (the paper's Table 2)",
+        "Table 2: link prediction, AUC and AP (%)",
         (Part("links", FIVE, standard("full", "srmgcnn", "gcnmf", "fp", "pcfi")),),
     ),
     "ablation": Outline(
-        "What each component of PCFI adds (%)",
+        "Ablation: what each component of PCFI adds (%)",
         tuple(Part(task, (dataset,), _ABLATION, (missing,)) for task, dataset, missing in paper_ablations()),
     ),
     "solver": Outline(
-        "100 steps against the steady state: node classification accuracy (%)",
+        "100 steps against the steady state: accuracy (%)",
         (Part("classification", FIVE, _SOLVERS, splits=5),),
     ),
     "rates": Outline(
-        "Node classification accuracy (%) against the missing rate",
+        "Node classification accuracy (%) by missing rate",
         (Part("classification", FIVE, standard("zero", "lp", "pagnn", "fp", "pcfi"), rates=RATES),),
     ),
     "resistance": Outline(
-        "Resistance of PCFI to missing features: node classification accuracy (%)",
+        "Resistance of PCFI to missing features: accuracy (%)",
         (Part("classification", FIVE, (_PCFI,), rates=RATES),),
     ),
     "hops-accuracy": Outline(
-        "Node classification accuracy (%) by hops to the nearest source",
+        "Accuracy (%) by hops to the nearest source",
         (
             Part(
                 _HOPS.task, _HOPS.datasets, (*_HOPS.variants, *standard("srmgcnn")), _HOPS.missing, splits=_HOPS.splits
             ),
         ),
     ),
-    "hops-cosine": Outline("Cosine similarity of original and filled features by hops to the nearest source", (_HOPS,)),
+    "hops-cosine": Outline("Cosine of original and filled features by hops", (_HOPS,)),
     "heatmap": Outline(
         "PCFI by alpha and beta (%)",
         (
-            Part("classification", ("CiteSeer",), _heatmap(HALF_DECADES), ("structural",), splits=2),
-            Part("links", ("Cora",), _heatmap(DECADES), ("structural",), splits=2),
+            Part("classification", ("CiteSeer",), _heatmap("classification"), ("structural",), splits=2),
+            Part("links", ("Cora",), _heatmap("links"), ("structural",), splits=2),
         ),
     ),
     "homophily": Outline(
-        "Node classification accuracy (%) on synthetic graphs, by the homophily of their features",
+        "Accuracy (%) by homophily, on synthetic graphs",
         (
             Part(
                 "classification",
@@ -156,12 +151,12 @@ OUTLINES: dict[str, Outline] = {
         ),
     ),
     "cost": Outline(
-        "Time of one split (s): imputation and training",
-        (Part("classification", ("Cora",), standard(*_TABLE1), ("structural",), splits=1),),
+        "Time per split: imputation and training (s)",
+        (Part("classification", ("Cora",), standard(*_TABLE1), ("structural",), splits=3),),
         metrics=("imputing_seconds", "training_seconds"),
     ),
     "search": Outline(
-        "Parameters by grid search on validation, and what they come to (%)",
+        "Parameters by grid search on validation (%)",
         tuple(Part(task, FIVE, _searched(task), splits=1) for task in ("classification", "links")),
     ),
 }

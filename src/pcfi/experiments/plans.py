@@ -95,9 +95,10 @@ def known(name: str, names: Iterable[str], what: str) -> str:
 def _cells(outline: Outline, selection: Selection) -> tuple[Cell, ...]:
     parts = [part for part in outline.parts if part.task in (selection.tasks or TASKS)]
     return tuple(
-        _cell(Condition(part.task, dataset, missing, rate), variant, range(part.splits), selection)
+        cell
         for part in (_selected(part, selection) for part in parts)
         for dataset, missing, rate, variant in product(part.datasets, part.missing, part.rates, part.variants)
+        for cell in _row(Condition(part.task, dataset, missing, rate), variant, range(part.splits), selection)
     )
 
 
@@ -116,15 +117,21 @@ def _selected(part: Part, selection: Selection) -> Part:
     )
 
 
-def _cell(condition: Condition, variant: Variant, seeds: Iterable[int], selection: Selection) -> Cell:
+def _row(condition: Condition, variant: Variant, seeds: Iterable[int], selection: Selection) -> list[Cell]:
+    """The cell of a variant, or its cells where its grid is spread."""
     grid = variant.grid and (selection.grid or variant.grid)
-    candidates = tuple(
+    choices = points(grid) if grid else [{}]
+    candidates = [
         tuple(
             _run(condition, variant.system, {**variant.parameters, **choice}, seed, selection.fixed) for seed in seeds
         )
-        for choice in (points(grid) if grid else [{}])
-    )
-    return Cell(condition, variant.label, candidates, _printed(condition, variant.paper), variant.axis)
+        for choice in choices
+    ]
+    if not variant.spread:
+        return [Cell(condition, variant.label, tuple(candidates), _printed(condition, variant.paper))]
+    return [
+        Cell(condition, variant.label, (runs,), axis=point) for runs, point in zip(candidates, choices, strict=True)
+    ]
 
 
 def _run(condition: Condition, system: str, parameters: Mapping[str, Any], seed: int, fixed: Mapping[str, Any]) -> Run:
@@ -144,9 +151,11 @@ def _printed(condition: Condition, name: str | None) -> dict[str, Printed]:
     """What the paper printed for a row of a table or of an ablation, by metric."""
     if name is None:
         return {}
-    found = {
-        metric: paper_value(*condition, name, metric)
-        or (paper_ablation(condition.task, condition.dataset, condition.missing, metric) or {}).get(name)
-        for metric in METRICS[condition.task]
-    }
-    return {metric: value for metric, value in found.items() if value is not None}
+    found = {}
+    for metric in METRICS[condition.task]:
+        value = paper_value(*condition, name, metric)
+        if value is None and condition.rate == RATE:
+            value = (paper_ablation(condition.task, condition.dataset, condition.missing, metric) or {}).get(name)
+        if value is not None:
+            found[metric] = value
+    return found

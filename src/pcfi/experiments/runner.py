@@ -16,7 +16,7 @@ from platform import python_version
 from pcfi.errors import ParameterError, PcfiError
 from pcfi.experiments.runs import Run
 from pcfi.experiments.store import Record, Status, Store
-from pcfi.experiments.workers import READY, Execute, Report, serve
+from pcfi.experiments.workers import READY, Execute, Report, WarmUp, serve
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 _PACKAGES = ("pcfi", "numpy", "scipy", "numba", "torch", "torch-geometric", "scikit-learn")
@@ -69,11 +69,14 @@ def remaining(runs: Iterable[Run], store: Store, *, retry: bool = False) -> list
     return [run for run, record in records if record is None or (retry and not record.done)]
 
 
-def run_all(runs: Iterable[Run], execute: Execute, resources: Resources) -> Generator[Record, None, None]:
+def run_all(
+    runs: Iterable[Run], execute: Execute, resources: Resources, warm_up: WarmUp | None = None
+) -> Generator[Record, None, None]:
     """Work on runs in their order; yield the record of each as soon as it is there.
 
-    `execute` is a function that a new process can import. Closing the iterator, or an exception such as a
-    KeyboardInterrupt while it waits, ends the worker processes; what they were working on is lost, nothing else.
+    `execute`, and `warm_up`, which a worker does before its first run, are functions that a new process can import.
+    Closing the iterator, or an exception such as a KeyboardInterrupt while it waits, ends the worker processes; what
+    they were working on is lost, nothing else.
     """
     waiting, limit_mb, versions = deque(runs), resources.limit_mb, installed_versions()
     workers: list[_Worker] = []
@@ -83,7 +86,7 @@ def run_all(runs: Iterable[Run], execute: Execute, resources: Resources) -> Gene
                 if worker.run is None and waiting:
                     worker.give(waiting.popleft())
             while waiting and len(workers) < resources.jobs:
-                workers.append(_Worker(execute, resources.threads))
+                workers.append(_Worker(execute, warm_up, resources.threads))
                 workers[-1].give(waiting.popleft())
             wait([worker.connection for worker in workers if worker.run], timeout=_LOOK_SECONDS)
             for worker in list(workers):
@@ -124,10 +127,10 @@ def _record(run: Run, report: Report, threads: int, versions: dict[str, str]) ->
 class _Worker:
     """The parent's side of a worker process."""
 
-    def __init__(self, execute: Execute, threads: int) -> None:
+    def __init__(self, execute: Execute, warm_up: WarmUp | None, threads: int) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
-        self.process = context.Process(target=serve, args=(theirs, execute), daemon=True)
+        self.process = context.Process(target=serve, args=(theirs, execute, warm_up), daemon=True)
         with _environment({name: str(threads) for name in _THREAD_VARIABLES}):
             self.process.start()
         theirs.close()

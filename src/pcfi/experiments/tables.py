@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pcfi.experiments.cells import Cell, Summary, chosen, summary, trouble
 from pcfi.experiments.distances import by_hops
@@ -12,6 +11,7 @@ from pcfi.experiments.plans import Plan
 from pcfi.experiments.store import Record, Store
 
 NOTHING = "-"
+CHOICES = "Parameters chosen on validation"
 METRIC_TITLES = {
     "accuracy": "accuracy",
     "auc": "AUC",
@@ -121,16 +121,40 @@ def hops_tables(plan: Plan, store: Store, measure: str) -> list[Table]:
     return tables
 
 
+def heatmap_tables(plan: Plan, store: Store) -> list[Table]:
+    """Per condition and metric: a row per alpha, a column per beta."""
+    tables = []
+    cells = [cell for cell in plan.cells if cell.axis]
+    for condition in dict.fromkeys(cell.condition for cell in cells):
+        own = [cell for cell in cells if cell.condition == condition]
+        betas = sorted({cell.axis["beta"] for cell in own})
+        for metric in own[0].metrics:
+            found = {
+                (cell.axis["alpha"], cell.axis["beta"]): one
+                for cell in own
+                if (one := summary(chosen(cell, store), metric))
+            }
+            rows = [
+                (f"{alpha:g}", *(f"{one.mean:.2f}" if (one := found.get((alpha, beta))) else NOTHING for beta in betas))
+                for alpha in sorted({alpha for alpha, _ in found})
+            ]
+            if rows:
+                head = ("alpha", *(f"beta {beta:.2g}" for beta in betas))
+                tables.append(Table(f"{condition}: {METRIC_TITLES[metric]}", head, tuple(rows), 1))
+    return tables
+
+
 def choices_table(plan: Plan, store: Store) -> Table | None:
     """The parameters that validation chose, for the cells that had a choice."""
     rows = []
     for cell in plan.cells:
         records = chosen(cell, store) if len(cell.candidates) > 1 else []
         if records:
-            where = (cell.condition.dataset, cell.condition.missing, f"{cell.condition.rate:g}", cell.label)
+            task, dataset, missing, rate = cell.condition
+            where = (task, dataset, missing, f"{rate:g}", cell.label)
             rows.append((*where, said_parameters(records[0]), str(len(records))))
-    head = ("data set", "missing", "rate", "system", "chosen on validation", "splits")
-    return Table("Parameters chosen on validation", head, tuple(rows), 5) if rows else None
+    head = ("task", "data set", "missing", "rate", "system", "chosen", "splits")
+    return Table(CHOICES, head, tuple(rows), 6) if rows else None
 
 
 def said_parameters(record: Record) -> str:
@@ -183,7 +207,7 @@ def _groups(plan: Plan) -> list[tuple[str, str, str]]:
 
 
 def _pivoted(title: str, cells: list[Cell], metric: str, store: Store, *, by_rate: bool) -> Table:
-    column: Callable[[Cell], Any] = (
+    column: Callable[[Cell], str] = (
         (lambda cell: f"{cell.condition.rate:g}") if by_rate else (lambda cell: cell.condition.dataset)
     )
     columns = list(dict.fromkeys(map(column, cells)))
@@ -191,17 +215,20 @@ def _pivoted(title: str, cells: list[Cell], metric: str, store: Store, *, by_rat
     rows = []
     for label in dict.fromkeys(cell.label for cell in cells):
         own = {column(cell): cell for cell in cells if cell.label == label}
-        found = {name: summary(chosen(own[name], store), metric) if name in own else None for name in columns}
-        printed = {name: own[name].paper.get(metric) if name in own else None for name in columns}
-        if any(found.values()):
-            texts = [_beside(found[name], printed[name]) for name in columns]
-            average = [_average(list(found.values()), list(printed.values()))] if averaged else []
-            rows.append((label, *texts, *average))
+        records = {name: chosen(own[name], store) if name in own else [] for name in columns}
+        found = [summary(records[name], metric) for name in columns]
+        printed = [own[name].paper.get(metric) if name in own else None for name in columns]
+        if any(records.values()):
+            texts = [_beside(*three) for three in zip(records.values(), found, printed, strict=True)]
+            rows.append((label, *texts, *([_average(found, printed)] if averaged else [])))
     return Table(title, ("system", *columns, *(["average"] if averaged else [])), tuple(rows), 1)
 
 
-def _beside(found: Summary | None, printed: Printed | None) -> str:
+def _beside(records: list[Record], found: Summary | None, printed: Printed | None) -> str:
+    """Ours, and the paper's in brackets."""
     ours = NOTHING if found is None else f"{found.mean:.2f}"
+    if records and all(record.status == "out of memory" for record in records):
+        ours = "out of memory"
     if printed is None:
         return ours
     return f"{ours} ({'out of memory' if printed.mean is None else f'{printed.mean:.2f}'})"

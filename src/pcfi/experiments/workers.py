@@ -19,6 +19,7 @@ from pcfi.experiments.runs import Outcome, Run
 from pcfi.experiments.store import Status
 
 Execute = Callable[[Run], Outcome]
+WarmUp = Callable[[], None]
 
 READY = "ready"
 _TORCH_OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
@@ -35,11 +36,13 @@ class Report:
     peak_mb: float = 0.0
 
 
-def serve(connection: Connection, execute: Execute) -> None:
+def serve(connection: Connection, execute: Execute, warm_up: WarmUp | None) -> None:
     """Work on the runs that come through the connection, until it is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent decides
     _offer_itself_when_memory_is_short()
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    if warm_up is not None:
+        warm_up()
     connection.send(READY)
     while True:
         try:
