@@ -4,7 +4,7 @@ import signal
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,9 @@ from pcfi.experiments.plans import PLANS, Plan, Selection, plan
 from pcfi.experiments.runs import TASKS, Run
 from pcfi.experiments.store import Store
 
+if TYPE_CHECKING:
+    from pcfi.experiments.runner import Resources
+
 
 @dataclass(frozen=True)
 class _Work:
@@ -23,9 +26,7 @@ class _Work:
     plans: list[Plan]
     runs: list[Run]
     store: Store
-    jobs: int
-    threads: int
-    memory_gb: float | None
+    resources: "Resources"
 
 
 def _listed(names: Any) -> str:
@@ -96,9 +97,10 @@ def reproduce(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
     """Run any table or figure of the paper, and show ours next to the paper's."""
-    from pcfi.experiments.runner import remaining
+    from pcfi.experiments.runner import Resources, remaining
 
     with plain_errors():
+        means = Resources.of_this_machine(jobs, threads, None if memory is None else 1024 * memory)
         selection = Selection(
             datasets=_tuple(datasets),
             systems=_tuple(systems),
@@ -115,7 +117,7 @@ def reproduce(
         for damage in results.damages:
             typer.echo(f"pcfi: {damage}", err=True)
         runs = remaining({run.key: run for one in plans for run in one.runs}.values(), results, retry=retry)
-        work = _Work(plans, runs, results, jobs or max(1, _cores() // threads), threads, memory)
+        work = _Work(plans, runs, results, means)
         if dry_run:
             _foretell(work)
             return
@@ -130,29 +132,23 @@ def _tuple(values: list[Any] | None) -> tuple[Any, ...] | None:
     return tuple(values) if values else None
 
 
-def _cores() -> int:
-    import os
-
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _foretell(work: _Work) -> None:
     """Print what would run and how long it would take, judged by earlier runs."""
     from pcfi.experiments.estimates import Experience
 
-    experience, left = Experience(work.store), {run.key for run in work.runs}
+    experience, left, jobs = Experience(work.store), {run.key for run in work.runs}, work.resources.jobs
     for one in work.plans:
         missing = [run for run in one.runs if run.key in left]
-        estimate = experience.estimate(missing).sentence(work.jobs)
+        estimate = experience.estimate(missing).sentence(jobs)
         typer.echo(f"{one.name}: {len(one.runs):,} runs, {len(missing):,} of them still to do: {estimate}")
         groups: dict[tuple[str, str, str], list[Run]] = {}
         for run in missing:
             groups.setdefault((run.task, run.dataset, run.system), []).append(run)
         for (task, dataset, system), group in groups.items():
-            estimate = experience.estimate(group).sentence(work.jobs)
+            estimate = experience.estimate(group).sentence(jobs)
             typer.echo(f"  {task} {dataset} {system}: {len(group):,} runs, {estimate}")
-    total = experience.estimate(work.runs).sentence(work.jobs)
-    typer.echo(f"In all {len(work.runs):,} runs with {work.jobs} at a time: {total}")
+    total = experience.estimate(work.runs).sentence(jobs)
+    typer.echo(f"In all {len(work.runs):,} runs with {jobs} at a time: {total}")
 
 
 def _run(work: _Work, *, quiet: bool) -> int:
@@ -165,18 +161,17 @@ def _run(work: _Work, *, quiet: bool) -> int:
     from pcfi.experiments.estimates import Experience
     from pcfi.experiments.execution import execute
     from pcfi.experiments.preparing import fetch_datasets, require_packages, warm_up
-    from pcfi.experiments.runner import Resources, run_all
+    from pcfi.experiments.runner import run_all
 
     require_packages()
     fetch_datasets(work.runs)
-    resources = Resources(work.jobs, work.threads, None if work.memory_gb is None else 1024 * work.memory_gb)
-    outlook = Outlook(work.runs, Experience(work.store), work.jobs)
+    outlook = Outlook(work.runs, Experience(work.store), work.resources.jobs)
     failed = 0
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # stops as cleanly as Ctrl-C does
     try:
         with (
             reporting(outlook, Console(stderr=True), quiet=quiet) as tell,
-            closing(run_all(work.runs, execute, resources, warm_up)) as records,
+            closing(run_all(work.runs, execute, work.resources, warm_up)) as records,
         ):
             for record in records:
                 work.store.append(record)

@@ -27,7 +27,7 @@ def fetch_datasets(runs: Iterable[Run]) -> None:
 
 
 def warm_up() -> None:
-    """Load torch and the compiled kernels, in a worker before its first run."""
+    """Load the compiled kernels and what torch loads when it is first used, in a worker before its first run."""
     import warnings
 
     import numpy as np
@@ -44,4 +44,7 @@ def warm_up() -> None:
             for solver in (pcfi.FixedSteps(2), pcfi.UntilSettled()):
                 pcfi.impute(features, edges, method=method, alpha=0.5, beta=0.1, solver=solver)
         pcfi.impute(features, edges, method="neighbors")
-    torch.ones(2, 2) @ torch.ones(2, 2)
+    weight = torch.nn.Parameter(torch.ones(2, 2))
+    optimizer = torch.optim.Adam([weight], fused=True)
+    torch.autograd.backward(torch.nn.functional.cross_entropy(weight, torch.tensor([0, 1])))
+    optimizer.step()

@@ -53,6 +53,11 @@ class Resources:
         if self.memory_mb is not None and not self.memory_mb > 0:
             raise ParameterError(f"memory must be greater than 0, got {self.memory_mb}")
 
+    @classmethod
+    def of_this_machine(cls, jobs: int | None, threads: int, memory_mb: float | None) -> "Resources":
+        """Resources with as many jobs as cores allow where no number is given."""
+        return cls(max(1, _cores() // max(1, threads)) if jobs is None else jobs, threads, memory_mb)
+
     @property
     def limit_mb(self) -> float:
         """Memory that one process may hold."""
@@ -98,6 +103,10 @@ def run_all(
     finally:
         for worker in workers:
             worker.stop()
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def installed_versions() -> dict[str, str]:
