@@ -118,8 +118,8 @@ class Dropout:
         if self.drop_below == 0:
             return hidden
         drawn = torch.frombuffer(bytearray(self.rng.bytes(hidden.numel())), dtype=torch.uint8)
-        keep = (drawn >= self.drop_below).view(hidden.shape)
-        return hidden * (keep * self.scale)
+        keep = (drawn >= self.drop_below).view(hidden.shape).to(hidden.dtype)
+        return hidden * keep.mul_(self.scale)
 
 
 def _keep_all(hidden: torch.Tensor) -> torch.Tensor:

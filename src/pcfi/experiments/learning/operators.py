@@ -95,11 +95,10 @@ def factored(matrix: Array) -> tuple[Array, Array] | None:
     width = min(LOW_RANK, min(matrix.shape) // 3)
     if width < 1:
         return None
-    sketch = np.random.default_rng(0).standard_normal((matrix.shape[1], width), dtype=np.float32)
-    basis = np.linalg.qr(matrix @ sketch)[0]
-    coefficients = basis.T @ matrix
-    left, sizes, right = np.linalg.svd(coefficients, full_matrices=False)
+    whole = torch.tensor(matrix)
+    basis = torch.linalg.qr(whole @ torch.randn(whole.shape[1], width, generator=torch.Generator().manual_seed(0)))[0]
+    left, sizes, right = torch.linalg.svd(basis.T @ whole, full_matrices=False)
     rank = max(1, int((sizes > sizes[0] * 1e-7).sum()))
     basis, coefficients = basis @ left[:, :rank], sizes[:rank, None] * right[:rank]
-    exact = np.abs(basis @ coefficients - matrix).max() <= ROUNDING * np.abs(matrix).max()
-    return (basis, coefficients) if exact else None
+    exact = (basis @ coefficients - whole).abs().max() <= ROUNDING * whole.abs().max()
+    return (basis.numpy(), coefficients.numpy()) if exact else None
