@@ -39,6 +39,7 @@ format: $(READY)
 
 docs: $(READY)
 	$(BIN)/python docs/pictures.py
+	$(BIN)/python docs/reproduce.py
 	$(BIN)/python docs/examples.py
 
 bench: $(READY)

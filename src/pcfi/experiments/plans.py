@@ -143,8 +143,13 @@ def _run(condition: Condition, system: str, parameters: Mapping[str, Any], seed:
     blank = condition.run(system, {}, seed)
     defaults, takes = default_parameters(blank), parameters_of(blank)
     said = {name: defaults[name] for name in _SAID.get(system, ())}
-    given = {name: value for name, value in {**fixed, **parameters}.items() if name in takes}
+    given = {name: _like(defaults[name], value) for name, value in {**fixed, **parameters}.items() if name in takes}
     return condition.run(system, said | given, seed)
+
+
+def _like(default: Any, value: Any) -> Any:
+    """The value as a float where the default is one: 1 and 1.0 are the same choice, but not the same text."""
+    return float(value) if isinstance(default, float) and type(value) is int else value
 
 
 def _printed(condition: Condition, name: str | None) -> dict[str, Printed]:
