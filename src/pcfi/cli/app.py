@@ -10,6 +10,7 @@ from pcfi.cli.reproduce import HELP, reproduce
 app = typer.Typer(
     help="Fill in the missing node features of a graph, and say how far each filled value can be trusted.",
     no_args_is_help=True,
+    rich_markup_mode=None,  # boxes and colours would double the time that --help takes
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -23,7 +23,7 @@ class Selection:
     """What to run in place of what the paper ran; None means as in the paper.
 
     `splits` is a number: seeds 0 to splits - 1. `fixed` holds parameters for every run that takes them. `grid` replaces
-    the grid of cells that have one.
+    the grid of cells that have one; a figure keeps its axes.
     """
 
     datasets: tuple[str, ...] | None = None
@@ -120,6 +120,8 @@ def _selected(part: Part, selection: Selection) -> Part:
 def _row(condition: Condition, variant: Variant, seeds: Iterable[int], selection: Selection) -> list[Cell]:
     """The cell of a variant, or its cells where its grid is spread."""
     grid = variant.grid and (selection.grid or variant.grid)
+    if variant.grid and variant.spread:  # a figure keeps its axes
+        grid = {name: (selection.grid or {}).get(name, values) for name, values in variant.grid.items()}
     choices = points(grid) if grid else [{}]
     candidates = [
         tuple(
