@@ -118,7 +118,7 @@ def side(factor: torch.Tensor, graph: Any, copies: Array) -> Side:
 
 
 def channel_graph(zero_filled: Array) -> Any:
-    """Each channel is linked to the nearest ones by its known cells; channels without a value other than 0 stay alone."""
+    """Channels are linked to the nearest ones by their known cells; those without a value other than 0 stay alone."""
     from scipy import sparse
     from sklearn.neighbors import kneighbors_graph
 
@@ -223,7 +223,7 @@ def complete(problem: Problem, gamma: float, max_steps: int, seed: int) -> Compl
         loss = squared_errors(p, q, problem.train).sum() + gamma / 2 * dirichlet_energy(problem, p, q)
         losses.append(loss.item())
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     return Completed((kept[0] @ kept[1][problem.place].T).numpy(), best, step, losses)
 
