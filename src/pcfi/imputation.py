@@ -240,9 +240,7 @@ def _status(settings: Settings, filled: Filled, n_missing: int) -> str:
     return f"Not settled after {steps}: {further}."
 
 
-def _report(
-    problem: Problem, settings: Settings, filled: Filled, status: str
-) -> tuple[Imputation, list[PcfiWarning]]:
+def _report(problem: Problem, settings: Settings, filled: Filled, status: str) -> tuple[Imputation, list[PcfiWarning]]:
     notices: list[PcfiWarning] = []
     outcome = filled.outcome or Outcome()
     solver = settings.solver

@@ -229,7 +229,9 @@ def _read_known(known: Any, shape: tuple[int, ...]) -> Array:
     if tensors.is_tensor(known) and not tensors.stays_on_device(known):
         known = tensors.to_array(known, "known")
     try:
-        mask = known if tensors.is_tensor(known) else np.asarray(known.toarray() if hasattr(known, "toarray") else known)
+        mask = (
+            known if tensors.is_tensor(known) else np.asarray(known.toarray() if hasattr(known, "toarray") else known)
+        )
     except ValueError:
         raise FeatureError("known has rows of different lengths: it must have the shape of features") from None
     if str(mask.dtype) not in ("bool", "torch.bool"):

@@ -22,8 +22,8 @@ class Imputation:
     Attributes
     ----------
     values : array of the shape of the features
-        The features with the missing cells filled, in their container and dtype (integers become float64); known cells are
-        bit-identical to the input.
+        The features with the missing cells filled, in their container and dtype (integers become float64); known cells
+        are bit-identical to the input.
     method : str
         The method used.
     alpha, beta : float or None

@@ -42,6 +42,8 @@ def is_dense(tensor: Tensor) -> bool:
 
 def to_array(tensor: Tensor, what: str) -> Array:
     """A dense tensor as an array: the same memory if it is on the CPU and numpy has its dtype."""
+    if str(tensor.dtype) == "torch.bfloat16":  # numpy has no such numbers
+        tensor = tensor.float()
     try:
         return np.asarray(tensor.detach().resolve_conj().resolve_neg().cpu().numpy())
     except (RuntimeError, TypeError) as error:
@@ -101,8 +103,6 @@ def read_features(features: Tensor) -> tuple[Any, Back]:
     back = Back(features.dtype if features.dtype.is_floating_point else wide, features.device)
     if stays_on_device(features):
         return features.detach().to(working).contiguous(), back
-    if features.dtype == torch.bfloat16:  # numpy has no such numbers
-        features = features.float()
     return to_array(features, "features"), back
 
 
@@ -209,7 +209,9 @@ def _to_scipy(adjacency: Tensor) -> Any:
     if entries.dense_dim():
         raise GraphError("the adjacency holds vectors: one number per edge is needed")
     row_column = to_array(entries.indices(), "the adjacency")
-    return sparse.coo_array((to_array(entries.values(), "the adjacency"), tuple(row_column)), shape=tuple(adjacency.shape))
+    return sparse.coo_array(
+        (to_array(entries.values(), "the adjacency"), tuple(row_column)), shape=tuple(adjacency.shape)
+    )
 
 
 def check_devices(features: object, known: object, graph: Any) -> None:

@@ -1,7 +1,7 @@
 """Who does the arithmetic of the stages: compiled kernels on the CPU, torch on any other device.
 
-Both fill a new array in place and know nothing of policies, statuses or warnings: these are `imputation`'s. What is small
-(facts about channels, hops by pattern) is in numpy for both; what has the size of the features lives where the features do.
+Both fill a new array in place and know nothing of policies, statuses or warnings: these are `imputation`'s. Facts about
+channels are in numpy for both; what has the size of the features lives where the features do.
 """
 
 from typing import Any, Protocol

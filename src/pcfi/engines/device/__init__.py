@@ -29,7 +29,7 @@ class DeviceEngine:
 
     def start(self, problem: Problem, fill: Array) -> Any:
         """Known values where they are known."""
-        values: Tensor = problem.values  # type: ignore[assignment]
+        values: Tensor = problem.values
         filling = torch.as_tensor(fill).to(values.dtype).to(values.device)
         return torch.where(tensors.known_cells(values, problem.mask), values, filling)
 
@@ -60,7 +60,7 @@ class DeviceEngine:
 
     def fill_from_neighbors(self, problem: Problem, out: Array) -> None:
         """Sums over the known neighbours, some columns at a time."""
-        values: Tensor = problem.values  # type: ignore[assignment]
+        values: Tensor = problem.values
         wide = tensors.wide_dtype(values.device)
         links = Adjacency.of(problem.graph, problem.graph.weights, values.device, wide)
         width = max(1, tensors.CELLS_AT_A_TIME // len(values))
@@ -73,12 +73,12 @@ class DeviceEngine:
             to_fill = ~known & (weight > 0)
             filled = (total / weight).to(values.dtype)
             finite = finite and bool(filled[to_fill].isfinite().all()) and bool(weight.isfinite().all())
-            out[:, columns] = torch.where(to_fill, filled, out[:, columns])  # type: ignore[call-overload]
+            out[:, columns] = torch.where(to_fill, filled, out[:, columns])
         refuse_non_finite(finite)
 
     def place_unreachable(self, hops: Hops, fill: Array, out: Array) -> None:
         """All channels at once."""
-        target: Tensor = out  # type: ignore[assignment]
+        target: Tensor = out
         codes = hops.codes.index_select(1, tensors.beside(out, hops.patterns))  # type: ignore[attr-defined]
         filling = torch.as_tensor(fill).to(target.dtype).to(target.device)
         target.copy_(torch.where(codes > hops.n_levels, filling, target))

@@ -39,7 +39,7 @@ def diffuse(problem: Problem, hops: Hops, weighting: Weighting, settings: Settin
 
 def _arithmetic(problem: Problem, solver: Solver) -> Any:
     """float32 for float32 values where it is safe, the widest the device has otherwise."""
-    values: Tensor = problem.values  # type: ignore[assignment]
+    values: Tensor = problem.values
     weights = problem.graph.weights
     wide = isinstance(solver, UntilSettled) and solver.rtol < 1e-5
     if weights is not None and len(weights):
@@ -144,13 +144,9 @@ class _Unit:
     def __init__(self, job: Job, chosen: Array) -> None:
         self._job = job
         channels = job.problem.channels
-        spread = job.spread(chosen)
-        if not job.settles:
-            spread = np.ldexp(1.0, np.frexp(spread)[1])  # a power of two: exact
-        self._relative = job.spread(chosen) / spread
         self._wide = tensors.wide_dtype(job.out.device)
         self._chosen = tensors.beside(job.out, chosen)
-        self._spread = self._row(spread)
+        self._spread = self._row(job.spread(chosen))
         self._shift = self._row(channels.mean[chosen] if job.centred else np.zeros(len(chosen)))
         self._bounds = [self._row(channels.low[chosen]), self._row(channels.high[chosen])] if job.centred else None
 
@@ -171,6 +167,6 @@ class _Unit:
         filled = x.to(self._wide) * self._spread + self._shift
         if self._bounds is not None:
             filled = filled.clamp(*self._bounds)
-        out: Tensor = self._job.out  # type: ignore[assignment]
+        out: Tensor = self._job.out
         before = out.index_select(1, self._chosen)
         out.index_copy_(1, self._chosen, torch.where(system.free, filled.to(out.dtype), before))

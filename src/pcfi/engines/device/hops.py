@@ -20,7 +20,7 @@ class DeviceHops(Hops):
     """Hops whose codes are a tensor, as are the tables made from them."""
 
     def _look_up(self, table: Array) -> Any:
-        codes: Tensor = self.codes  # type: ignore[assignment]
+        codes: Tensor = self.codes
         if table.dtype == np.float64:
             entries = torch.as_tensor(table).to(codes.device, wide_dtype(codes.device))
         else:
@@ -32,7 +32,7 @@ class DeviceHops(Hops):
 
 def count_hops(problem: Problem, *, progress: bool) -> DeviceHops:
     """Hops from the sources of every pattern, along the direction of the edges."""
-    values: Tensor = problem.values  # type: ignore[assignment]
+    values: Tensor = problem.values
     representatives = torch.as_tensor(problem.channels.representatives, device=values.device)
     links = Adjacency.of(problem.graph, None, values.device, torch.float32)
     width = max(1, CELLS_AT_A_TIME // len(values))
@@ -46,7 +46,7 @@ def count_hops(problem: Problem, *, progress: bool) -> DeviceHops:
     n_levels = int(codes.max())
     unreached = codes < 0
     codes[unreached] = n_levels + 1
-    return DeviceHops(codes, n_levels, unreached.sum(dim=0).cpu().numpy(), problem.channels.patterns)  # type: ignore[arg-type]
+    return DeviceHops(codes, n_levels, unreached.sum(dim=0).cpu().numpy(), problem.channels.patterns)
 
 
 def _search(links: Adjacency, frontier: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
 """The steady state of a block of columns: conjugate gradients, then sweeps from near to far where they get stuck.
 
-As in the compiled kernels (`_kernels/settling.py`, `_kernels/sweeping.py`), a column stops when the largest |x - Px| over its
-free cells is small enough, whatever the norm of conjugate gradients says. A sweep visits one number of hops after the other.
+As in the compiled kernels (`_kernels/settling.py`, `_kernels/sweeping.py`), a column stops when the largest |x - Px|
+over its free cells is small enough, whatever the norm of conjugate gradients says. A sweep takes all cells of one number
+of hops at a time.
 """
 
 import torch
@@ -14,8 +15,9 @@ def start_near_to_far(system: System, x: Tensor) -> Tensor:
     """Each free cell takes the weighted mean of its neighbours that are one hop nearer."""
     for level in range(1, system.deepest + 1):
         nearer = system.hops < level
-        pulled = system.flow(torch.where(nearer, x, 0)) / system.flow(nearer.to(x.dtype))
-        x = torch.where(system.free & (system.hops == level), pulled, x)
+        weight = system.flow(nearer.to(x.dtype))
+        here = system.free & (system.hops == level) & (weight > 0)  # a node without in-edges has no weight in FP
+        x = torch.where(here, system.flow(torch.where(nearer, x, 0)) / weight, x)
     return x
 
 

@@ -48,9 +48,9 @@ class _Stage:
     """The features being refined, and what every block of rows needs to know."""
 
     def __init__(self, problem: Problem, hops: Hops, settings: Settings, sharers: Array, out: Array) -> None:
-        self.out: Tensor = out  # type: ignore[assignment]
+        self.out: Tensor = out
         self.sharers = tensors.beside(out, sharers)
-        self._codes: Tensor = hops.codes  # type: ignore[assignment]
+        self._codes: Tensor = hops.codes
         self._patterns = tensors.beside(out, hops.patterns[sharers])
         self._n_levels = hops.n_levels
         self._wide = tensors.wide_dtype(self.out.device)

@@ -4,8 +4,8 @@ With scale the method's weight of a cell (see `pcfi.diffusion`) and a the adjace
 
     (P x)_i = sum_j a_ij (scale_j / scale_i) x_j / d_i        at the free cells, x_i elsewhere
 
-`flow` computes the sum. Two ways lead there: scaled columns of any patterns at once, A (scale o x) / scale; or, where the
-scale would underflow, a matrix of the ratios for one pattern.
+`flow` computes the sum. Two ways lead there: scaled columns of any patterns at once, A (scale o x) / scale; or, where
+the scale would underflow, a matrix of the ratios for one pattern.
 """
 
 from collections.abc import Callable
@@ -27,15 +27,17 @@ class System:
     Attributes
     ----------
     flow : callable
-        sum_j a_ij (scale_j / scale_i) x_j; of no meaning outside the free cells.
+        sum_j a_ij (scale_j / scale_i) x_j, times `unit`; of no meaning outside the free cells.
     diagonal : Tensor
-        d, 1 outside the free cells.
+        d times `unit`, 1 outside the free cells.
     hops : Tensor of int
     free : Tensor of bool
         The missing reachable cells.
     scale : Tensor
     symmetric : bool
         Whether conjugate gradients may be used: an undirected graph, and no scale that underflows.
+    unit : float
+        A factor that keeps `flow` within the numbers.
     """
 
     flow: Callable[[Tensor], Tensor]
@@ -44,12 +46,14 @@ class System:
     free: Tensor
     scale: Tensor
     symmetric: bool
+    unit: float = 1.0
 
     def step(self, x: Tensor, self_weight: float = 0.0) -> Tensor:
         """One diffusion step."""
         moved = self.flow(x)
         if self_weight:
-            moved = (moved + self_weight * x) / (self.diagonal + self_weight)
+            own = self_weight * self.unit
+            moved = (moved + own * x) / (self.diagonal + own)
         else:
             moved = moved / self.diagonal
         return torch.where(self.free, moved, x)
@@ -91,15 +95,17 @@ class Method:
         """Columns of one pattern, whose hops are one column."""
         reachable = hops < len(self.by_hops) - 1
         row, column = self.links.rows, self.links.indices.long()
-        gap = (hops[column] - hops[row]).ravel()
-        ratio = torch.exp(np.log(self.alpha) * gap.to(self.by_node.dtype)) if self.alpha < 1 else 1.0
+        gap = (hops[column] - hops[row] + 1).ravel()  # of neighbours: at least 0, so that no ratio is beyond 1
+        ratio = torch.where(gap == 0, 1, torch.exp(np.log(self.alpha) * gap.to(self.by_node.dtype)))
         weights = self.links.weights * ratio * (self.by_node[column] / self.by_node[row]).ravel()
         both = (reachable[column] & reachable[row]).ravel()
         links = self.links.reweighted(torch.where(both, weights, 0))
         scale = self.by_hops[hops.int()] * self.by_node
-        return self._system(links.__matmul__, hops, reachable, scale, symmetric=False)
+        return self._system(links.__matmul__, hops, reachable, scale, symmetric=False, unit=self.alpha)
 
-    def _system(self, flow: Callable[[Tensor], Tensor], hops: Tensor, reachable: Tensor, scale: Tensor, **more: Any) -> System:
+    def _system(
+        self, flow: Callable[[Tensor], Tensor], hops: Tensor, reachable: Tensor, scale: Tensor, **more: Any
+    ) -> System:
         free = reachable & (hops > 0)
         diagonal = flow(reachable.to(scale.dtype)) if self.degree is None else self.degree
         return System(flow, torch.where(free, diagonal, 1), hops, free, scale, **more)
