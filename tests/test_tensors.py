@@ -140,7 +140,9 @@ BAD = {
     "negative weights": (lambda: pcfi.impute(FEATURES, (EDGES, -WEIGHTS)), "edge 0 has weight -1.0"),
     "adjacency of another size": (lambda: pcfi.impute(FEATURES[:4], ADJACENCY), r"shape \(5, 5\)"),
     "adjacency of vectors": (
-        lambda: pcfi.impute(FEATURES, torch.sparse_coo_tensor(EDGES, WEIGHTS[:, None], (5, 5, 1), check_invariants=True)),
+        lambda: pcfi.impute(
+            FEATURES, torch.sparse_coo_tensor(EDGES, WEIGHTS[:, None], (5, 5, 1), check_invariants=True)
+        ),
         "vectors",
     ),
     "no graph": (lambda: pcfi.impute(FEATURES, Data(x=FEATURES)), "neither edge_index nor adj_t"),

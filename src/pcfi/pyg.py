@@ -170,23 +170,23 @@ class ImputeFeatures(BaseTransform):  # type: ignore[misc]
             job.store["confidence" if job.attr == "x" else f"{job.attr}_confidence"] = filled.confidence
 
     def __repr__(self) -> str:
-        given = {"missing_mask": self._mask_words(), "attrs": self.attrs, "method": self.settings.method}
-        usual = {"missing_mask": None, "attrs": ("x",), "method": "pcfi", **_USUAL}
-        given |= {name: getattr(self.settings, name) for name in ("alpha", "beta", "solver", *_USUAL)}
-        given |= {name: True for name in ("add_confidence", "add_indicator") if getattr(self, name)}
-        words = [f"{name}={value!r}" for name, value in given.items() if name not in usual or usual[name] != value]
+        masks = {attr: _mask_words(mask) for attr, mask in self.masks.items()}
+        words = [f"missing_mask={' and '.join(dict.fromkeys(masks.values()))}"] if masks else []
+        words += [f"attrs={self.attrs!r}"] if self.attrs != ("x",) else []
+        words += [f"method={self.settings.method!r}"] if self.settings.method != "pcfi" else []
+        always = ("alpha", "beta", "solver") if self.settings.method == "pcfi" else ("solver",)
+        words += [f"{name}={getattr(self.settings, name)!r}" for name in always]
+        given = {name: getattr(self.settings, name) for name in _USUAL}
+        words += [f"{name}={value!r}" for name, value in given.items() if value != _USUAL[name]]
+        words += [f"{name}=True" for name in ("add_confidence", "add_indicator") if getattr(self, name)]
         return f"{type(self).__name__}({', '.join(words)})"
-
-    def _mask_words(self) -> Any:
-        words = {
-            attr: f"<{mask.double().mean():.1%} missing>" if isinstance(mask, torch.Tensor) else mask
-            for attr, mask in self.masks.items()
-        }
-        same = set(words) == set(self.attrs) and len(set(words.values())) == 1
-        return next(iter(words.values())) if same else words or None
 
 
 _USUAL = {"standardize": False, "unreachable": "mean", "directed": False, "self_loops": True}
+
+
+def _mask_words(mask: Mask) -> str:
+    return f"<{mask.double().mean():.1%} missing>" if isinstance(mask, torch.Tensor) else repr(mask)
 
 
 @dataclass(frozen=True, eq=False)
