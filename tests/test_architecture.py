@@ -64,6 +64,27 @@ def test_import_loads_numpy_and_nothing_heavier():
     assert not loaded & heavy
 
 
+def test_faces_are_loaded_when_asked_for_and_fail_kindly():
+    code = """
+import importlib.abc, sys, pcfi
+
+class Absent(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name == "torch_geometric":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+assert pcfi.pyg.ImputeFeatures.__name__ == "ImputeFeatures" if len(sys.argv) == 1 else True
+if len(sys.argv) > 1:
+    sys.meta_path.insert(0, Absent())
+    pcfi.pyg
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    refused = subprocess.run([sys.executable, "-c", code, "absent"], capture_output=True, text=True, check=False)
+    assert refused.stderr.strip().endswith(
+        'ModuleNotFoundError: pcfi.pyg needs PyTorch Geometric: pip install "pcfi[pyg]"'
+    )
+
+
 def test_every_error_is_a_value_error_or_a_type_error():
     errors = [getattr(pcfi, name) for name in PUBLIC if name.endswith("Error") and name != "PcfiError"]
     assert errors

@@ -47,9 +47,16 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> str:
+_FACES = ("pyg",)  # modules that need more than numpy, loaded when first asked for
+
+
+def __getattr__(name: str) -> object:
     if name == "__version__":  # looked up when asked for: it takes longer than all of our own modules
         from importlib.metadata import version
 
         return version("pcfi")
+    if name in _FACES:
+        from importlib import import_module
+
+        return import_module(f"pcfi.{name}")
     raise AttributeError(f"module 'pcfi' has no attribute {name!r}")

@@ -1,5 +1,6 @@
 """What `impute` gives back: the filled values, how far each can be trusted, and how it went."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
@@ -20,9 +21,9 @@ class Imputation:
 
     Attributes
     ----------
-    values : ndarray of the shape of the features
-        The features with the missing cells filled, in their dtype (integers become float64); known cells are
-        bit-identical to the input.
+    values : array of the shape of the features
+        The features with the missing cells filled, in their container and dtype (integers become float64); known cells
+        are bit-identical to the input.
     method : str
         The method used.
     alpha, beta : float or None
@@ -59,29 +60,30 @@ class Imputation:
     shape: tuple[int, int]
     _hops: Hops | None = None
     _unreachable_channels: Array = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    _dtype: npt.DTypeLike = np.float64
+    _wrap: Callable[[Array], Any] = np.asarray
 
     @cached_property
-    def hops(self) -> Array | None:
+    def hops(self) -> Any:
         """Hops of every cell to its nearest source: 0 if known, `pcfi.UNREACHABLE` if there is no way.
 
         None for methods that do not search the graph. Kept per pattern, expanded when first asked for.
         """
-        return None if self._hops is None else self._hops.expand()
+        return None if self._hops is None else self._wrap(self._hops.expand())
 
     @cached_property
-    def confidence(self) -> Array | None:
+    def confidence(self) -> Any:
         """Confidence of every cell, alpha^hops: 1 if known, 0 if unreachable. None for methods without confidence."""
         if self._hops is None or self.alpha is None:
             return None
-        dtype = np.float32 if getattr(self.values, "dtype", None) == np.float32 else np.float64
-        return self._hops.confidence(self.alpha, dtype)
+        return self._wrap(self._hops.confidence(self.alpha, self._dtype))
 
     @cached_property
-    def unreachable(self) -> Array:
+    def unreachable(self) -> Any:
         """Mask of the cells that no source can reach."""
         if self._hops is not None:
-            return self._hops.unreachable()
-        return np.broadcast_to(self._unreachable_channels, self.shape).copy()
+            return self._wrap(self._hops.unreachable())
+        return self._wrap(np.broadcast_to(self._unreachable_channels, self.shape).copy())
 
     def _facts(self) -> list[tuple[str, str]]:
         nodes, channels = self.shape

@@ -62,7 +62,7 @@ def train(
                 break
         output = network.later_layers(hidden, train_field, dropout)
         optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(output, train_targets).backward()  # type: ignore[no-untyped-call]
+        torch.nn.functional.cross_entropy(output, train_targets).backward()
         optimizer.step()
     best.restore()
     with torch.no_grad():

@@ -48,7 +48,7 @@ def train(network: Network, adjacency: Any, split: EdgeSplit, how: Training, rng
         latent = network.later_layers(network.first(), field, dropout)
         negative = torch.from_numpy(sample_negative(taken, positive.shape[1], n_nodes, rng))
         optimizer.zero_grad()
-        reconstruction_loss(latent, positive, negative).backward()  # type: ignore[no-untyped-call]
+        reconstruction_loss(latent, positive, negative).backward()
         optimizer.step()
     with torch.no_grad():
         latent = network.later_layers(network.first(), field)

@@ -26,7 +26,7 @@ class Constant:
         return self.factors[0].shape[0], self.factors[-1].shape[1]
 
     def __matmul__(self, other: torch.Tensor) -> torch.Tensor:
-        product: torch.Tensor = _Product.apply(self, other)  # type: ignore[no-untyped-call]
+        product: torch.Tensor = _Product.apply(self, other)
         return product
 
 

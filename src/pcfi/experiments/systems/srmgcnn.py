@@ -223,7 +223,7 @@ def complete(problem: Problem, gamma: float, max_steps: int, seed: int) -> Compl
         loss = squared_errors(p, q, problem.train).sum() + gamma / 2 * dirichlet_energy(problem, p, q)
         losses.append(loss.item())
         optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimizer.step()
     return Completed((kept[0] @ kept[1][problem.place].T).numpy(), best, step, losses)
 
