@@ -39,8 +39,8 @@ def impute(
     obsp_key : str, default="connectivities"
         The graph of the cells in `adata.obsp`; the default is that of `scanpy.pp.neighbors`.
     genes : list of gene names or boolean mask, default=None
-        The genes to fill. None: all, as dense layers. With a choice of genes, the layers hold as much memory as the genes
-        chosen need.
+        The genes to fill. None: all, as dense layers. If X is sparse and some genes are chosen, the layers are sparse
+        and take the memory that these genes need.
     zeros_missing : bool, default=False
         Whether zeros count as missing (drop-outs), besides NaN.
     key_added : str, default="pcfi"
@@ -97,8 +97,8 @@ def _read(adata: Any, layer: str | None, obsp_key: str) -> tuple[Any, Any]:
         raise FeatureError(f"adata has no layer {layer!r}, only {_listed(adata.layers)}")
     if obsp_key not in adata.obsp:
         raise GraphError(
-            f"adata.obsp has no graph {obsp_key!r}, only {_listed(adata.obsp)}: name one with obsp_key=, or make one with "
-            "scanpy.pp.neighbors(adata)"
+            f"adata.obsp has no graph {obsp_key!r}, only {_listed(adata.obsp)}: name one with obsp_key=, or make one "
+            "with scanpy.pp.neighbors(adata)"
         )
     matrix = adata.X if layer is None else adata.layers[layer]
     if matrix is None:
@@ -127,7 +127,10 @@ def _choose(adata: Any, genes: Any) -> Array | None:
         columns = adata.var_names.get_indexer(wanted)
         if (columns < 0).any():
             unknown = wanted[columns < 0]
-            raise ParameterError(f"genes names {str(unknown[0])!r}, which adata.var_names does not have ({counted(len(unknown), 'such name')})")
+            raise ParameterError(
+                f"genes names {str(unknown[0])!r}, which adata.var_names does not have "
+                f"({counted(len(unknown), 'such name')})"
+            )
         columns = np.unique(columns)
     if len(columns) == 0:
         raise ParameterError("genes chooses no gene: name at least one, or pass None for all")
@@ -186,5 +189,7 @@ def _with_columns(matrix: Any, columns: Array, values: Array) -> Any:
     kept = sparse.csr_array(matrix @ sparse.diags_array(keep)).astype(values.dtype)
     kept.eliminate_zeros()
     dense = sparse.csr_array(values)
-    place = sparse.csr_array((np.ones(len(columns)), (np.arange(len(columns)), columns)), (len(columns), matrix.shape[1]))
+    place = sparse.csr_array(
+        (np.ones(len(columns)), (np.arange(len(columns)), columns)), (len(columns), matrix.shape[1])
+    )
     return sparse.csr_matrix(kept + (dense @ place).astype(values.dtype))

@@ -103,8 +103,8 @@ def prepare_graph(graph: GraphLike, n_nodes: int | None = None, *, directed: boo
         `edge_index[0, e]` to `edge_index[1, e]` (a list of two pairs is read so, too: two rows, not two edges).
         Weights are similarities (>= 0), not distances. A table of edges (pandas, polars, pyarrow) has columns "source",
         "target" and, if there is one, "weight". The nodes of a networkx graph are numbered in its own order, and its
-        edges count 1 each (weights in networkx may be distances; `pcfi.networkx.impute` takes `weight=`). A Graph is returned as it is, and stays directed if it was
-        prepared so.
+        edges count 1 each (weights in networkx may be distances; `pcfi.networkx.impute` takes `weight=`). A Graph is
+        returned as it is, and stays directed if it was prepared so.
     n_nodes : int, default=None
         Number of nodes. None takes it from an adjacency, or as the largest index of an edge index plus one.
     directed : bool, default=False

@@ -28,8 +28,8 @@ def open_frame(frame: Any, what: str) -> Any:
     if not is_frame(frame):
         advice = ": call .collect() first" if hasattr(frame, "collect") else ""
         raise UnsupportedTypeError(
-            f"{what} is a {type(frame).__module__}.{type(frame).__qualname__}, but must be a table of pandas, polars or "
-            f"pyarrow{advice}"
+            f"{what} is a {type(frame).__module__}.{type(frame).__qualname__}, but must be a table of pandas, polars "
+            f"or pyarrow{advice}"
         )
     names = list(map(str, frame.column_names if hasattr(frame, "column_names") else frame.columns))
     twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
@@ -103,8 +103,8 @@ def _listed(names: Any) -> str:
 def _row_numbers(named: Any, what: str, words: str) -> Array:
     if not named.dtype.is_integer():
         raise GraphError(
-            f"{what} holds {_kind(named)}, but the nodes are named by {words}: say which column of the nodes holds ids, "
-            "pcfi.frames.impute(nodes, edges, id=...)"
+            f"{what} holds {_kind(named)}, but the nodes are named by {words}: say which column of the nodes holds "
+            "ids, pcfi.frames.impute(nodes, edges, id=...)"
         )
     return np.asarray(named.cast(narwhals().Int64).fill_null(-1).to_numpy())
 
@@ -188,7 +188,7 @@ def read_edges(
                 f"{name} of an edge, pcfi.frames.impute(nodes, edges, {name}=...)"
             )
     ends = np.stack([ids.rows(frame[name], f"the edge column {name!r}") for name in (source, target)])
-    known = (ends >= 0).all(axis=0)
+    known: Array = np.logical_and(ends[0] >= 0, ends[1] >= 0)
     if not known.all() and unknown_ids == "error":
         _refuse_unknown(frame, (source, target), ends, ids)
     return ends[:, known], _read_weights(frame, weight, known)
@@ -198,11 +198,16 @@ def _refuse_unknown(frame: Any, columns: tuple[str, str], ends: Array, ids: Ids)
     edges = np.flatnonzero((ends < 0).any(axis=0))
     several = edges[: 2 * SHOWN].tolist()
     pairs = zip(*(frame[name][several].to_list() for name in columns), strict=True)
-    names = [name for edge, pair in zip(several, pairs, strict=True) for name, row in zip(pair, ends[:, edge], strict=True) if row < 0]
+    names = [
+        name
+        for edge, pair in zip(several, pairs, strict=True)
+        for name, row in zip(pair, ends[:, edge], strict=True)
+        if row < 0
+    ]
     shown = ", ".join(map(repr, list(dict.fromkeys(names))[:SHOWN]))
     raise GraphError(
-        f"edge {edges[0]} names {names[0]!r}, which is not in {ids.words} of the nodes; {counted(len(edges), 'edge')} of "
-        f"{ends.shape[1]:,} do so (such as {shown}): add the rows, or leave these edges out with "
+        f"edge {edges[0]} names {names[0]!r}, which is not in {ids.words} of the nodes; {counted(len(edges), 'edge')} "
+        f"of {ends.shape[1]:,} do so (such as {shown}): add the rows, or leave these edges out with "
         "pcfi.frames.impute(nodes, edges, unknown_ids='drop')"
     )
 

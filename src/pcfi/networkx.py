@@ -66,7 +66,8 @@ def impute(
     first = 0
     for column in columns:
         part = slice(first, first + column.values.shape[1])
-        column.write(filled, column.name, result.values[:, part], np.isnan(column.values).any(axis=1))
+        lacking = np.asarray(np.isnan(column.values).any(axis=1))
+        column.write(filled, column.name, result.values[:, part], lacking)
         if confidence and result.confidence is not None:
             everywhere = np.ones(len(features), dtype=np.bool_)
             column.write(filled, f"{column.name}_confidence", result.confidence[:, part], everywhere)

@@ -168,8 +168,8 @@ def _whole(values: Array, series: Any) -> Array:
 def _refuse_long_integers(series: Any) -> None:
     if max(int(series.max() or 0), -int(series.min() or 0)) > 2**53:
         raise FeatureError(
-            f"the column {series.name!r} holds integers beyond 2^53, which float64 cannot tell apart: leave it out with "
-            "channels=, or name it as id= if it is one"
+            f"the column {series.name!r} holds integers beyond 2^53, which float64 cannot tell apart: leave it out "
+            "with channels=, or name it as id= if it is one"
         )
 
 
@@ -196,7 +196,9 @@ def read_table(
             "pcfi.frames.impute(nodes, edges, categorical=[...])"
         )
     chosen = [name for name in frame.columns if name in {*numbers, *categorical}]
-    columns = [_category(frame[name]) if name in categorical else Column(name, _missing(frame[name])) for name in chosen]
+    columns = [
+        _category(frame[name]) if name in categorical else Column(name, _missing(frame[name])) for name in chosen
+    ]
     return Table(nodes, tuple(columns), ids, bool(round))
 
 
@@ -272,3 +274,10 @@ def _category(series: Any) -> Column:
     codes[missing] = -1
     used, rows = np.unique(codes, return_index=True)
     return Column(series.name, missing, codes, rows[used >= 0])
+
+
+def number_nodes(features: Any, graph: Any) -> Any:
+    """The graph with nodes named by their rows, if `features` is a table and `graph` names its ids; else as it is."""
+    if graph is None or not is_frame(features):
+        return graph
+    return Table(features, (), Ids.of(open_frame(features, "the node table"))).number(graph)
