@@ -142,16 +142,21 @@ def _check_memory(adata: Any, matrix: Any, chosen: Array | None) -> None:
     n_genes = adata.n_vars if chosen is None else len(chosen)
     wide = 4 if matrix.dtype == np.float32 else 8
     needed = adata.n_obs * n_genes * (3 * wide + 2)
-    try:
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # not every system tells
-        return
+    free = _free_memory()
     if needed > free:
         raise FeatureError(
             f"{counted(n_genes, 'gene')} of {counted(adata.n_obs, 'cell')} would take about {needed / 1e9:.1f} GB, but "
             f"{free / 1e9:.1f} GB of memory are free: choose fewer with genes=, such as "
             "adata.var_names[adata.var['highly_variable']]"
         )
+
+
+def _free_memory() -> float:
+    """In bytes; unlimited where the system does not tell."""
+    try:
+        return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, ValueError, OSError):
+        return float("inf")
 
 
 def _dense(matrix: Any) -> Array:

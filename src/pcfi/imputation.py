@@ -281,6 +281,6 @@ def _report(problem: Problem, settings: Settings, filled: Filled, status: str) -
         n_unreachable=n_unreachable,
         shape=(problem.values.shape[0], problem.values.shape[1]),
         _hops=filled.hops,
-        _place=problem.place,
+        _wrap=problem.wrap,
         _unreachable_channels=empty,
     )

@@ -72,7 +72,7 @@ class Problem:
     channels : Channels
     restore : callable
         Turns a filled array into what the caller gets.
-    place : callable
+    wrap : callable
         Puts an array of one number per cell into the caller's kind of container.
     """
 
@@ -81,7 +81,7 @@ class Problem:
     graph: Graph
     channels: Channels
     restore: Callable[[Array], Any]
-    place: Callable[[Array], Any]
+    wrap: Callable[[Array], Any]
 
     @property
     def n_missing(self) -> int:
@@ -91,13 +91,13 @@ class Problem:
 
 def read_problem(features: Any, graph: GraphLike, known: Any = None, *, directed: bool = False) -> Problem:
     """Check `features`, `known` and `graph`, and put them into a `Problem`."""
-    reading = _open(features, known)
-    values, restore = _read_features(reading.features, reading.known)
-    mask = _read_known(reading.known, values.shape)
-    numbered = reading.number(graph)
+    container = _open(features, known)
+    values, restore = _read_features(container.array, container.known)
+    mask = _read_known(container.known, values.shape)
+    numbered = container.number(graph)
     prepared = read_graph(numbered, len(values), f"features has {len(values)} rows", directed=directed)
     return Problem(
-        values, mask, prepared, _survey(values, mask), lambda filled: reading.restore(restore(filled)), reading.place
+        values, mask, prepared, _survey(values, mask), lambda filled: container.restore(restore(filled)), container.wrap
     )
 
 
@@ -105,46 +105,46 @@ def _as_it_is(given: Any) -> Any:
     return given
 
 
-class Reading(NamedTuple):
-    """A container of features, opened.
+class Container(NamedTuple):
+    """Features as they came in, and the ways back.
 
     Attributes
     ----------
-    features, known : array-like
+    array, known : array-like
         The features, and the known mask or None.
     restore : callable
         Turns the filled array into the caller's container.
-    place : callable
+    wrap : callable
         Puts an array of one number per cell into such a container.
     number : callable
         Turns a graph that names nodes as the container does into one that names rows.
     """
 
-    features: Any
+    array: Any
     known: Any
     restore: Callable[[Array], Any] = _as_it_is
-    place: Callable[[Array], Any] = _as_it_is
+    wrap: Callable[[Array], Any] = _as_it_is
     number: Callable[[GraphLike], GraphLike] = _as_it_is
 
 
-def _open(features: Any, known: Any) -> Reading:
+def _open(features: Any, known: Any) -> Container:
     for recognises, read in _READERS:
         if recognises(features):
             return read(features, known)
-    return Reading(features, known)
+    return Container(features, known)
 
 
 def _is_table(features: object) -> bool:
     return is_frame(features) or isinstance(features, Table)
 
 
-def _read_table(features: Any, known: Any) -> Reading:
+def _read_table(features: Any, known: Any) -> Container:
     table = features if isinstance(features, Table) else read_table(features)
     mask = table.known(known)
-    return Reading(table.values(), mask, partial(table.restore, known=mask), table.place, table.number)
+    return Container(table.values(), mask, partial(table.restore, known=mask), table.wrap, table.number)
 
 
-_READERS: list[tuple[Callable[[Any], bool], Callable[[Any, Any], Reading]]] = [(_is_table, _read_table)]
+_READERS: list[tuple[Callable[[Any], bool], Callable[[Any, Any], Container]]] = [(_is_table, _read_table)]
 
 
 def _read_features(features: Any, known: Any) -> tuple[Array, Callable[[Array], Any]]:

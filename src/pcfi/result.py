@@ -63,7 +63,7 @@ class Imputation:
     n_unreachable: int
     shape: tuple[int, int]
     _hops: Hops | None = None
-    _place: Callable[[Array], Any] = _as_it_is
+    _wrap: Callable[[Array], Any] = _as_it_is
     _unreachable_channels: Array = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
 
     @cached_property
@@ -73,7 +73,7 @@ class Imputation:
         None for methods that do not search the graph. Kept per pattern, expanded when first asked for. A table, if the
         features were one.
         """
-        return None if self._hops is None else self._place(self._hops.expand())
+        return None if self._hops is None else self._wrap(self._hops.expand())
 
     @cached_property
     def confidence(self) -> Any:
@@ -84,14 +84,14 @@ class Imputation:
         if self._hops is None or self.alpha is None:
             return None
         dtype = np.float32 if getattr(self.values, "dtype", None) == np.float32 else np.float64
-        return self._place(self._hops.confidence(self.alpha, dtype))
+        return self._wrap(self._hops.confidence(self.alpha, dtype))
 
     @cached_property
     def unreachable(self) -> Any:
         """Mask of the cells that no source can reach."""
         if self._hops is not None:
-            return self._place(self._hops.unreachable())
-        return self._place(np.broadcast_to(self._unreachable_channels, self.shape).copy())
+            return self._wrap(self._hops.unreachable())
+        return self._wrap(np.broadcast_to(self._unreachable_channels, self.shape).copy())
 
     def _facts(self) -> list[tuple[str, str]]:
         nodes, channels = self.shape
