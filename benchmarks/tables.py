@@ -24,6 +24,9 @@ QUESTIONS = {
     "limit": "How close to the limit of the memory?",
     "hops": "What do the hops of many patterns cost?",
     "first_call": "How long does the first call take?",
+    "tabular": "Tables without a graph: error on hidden cells and time, next to scikit-learn's imputers",
+    "tabular_settings": "Tables without a graph: error with other settings, relative to the defaults",
+    "neighbor_search": "Tables without a graph: which search for similar rows?",
 }
 
 

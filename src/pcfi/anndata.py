@@ -26,6 +26,7 @@ def impute(
     zeros_missing: bool = False,
     key_added: str = "pcfi",
     copy: bool = False,
+    beta: float = 0.0,
     **options: Any,
 ) -> Any:
     """Fill missing values of cells from similar cells, into new layers.
@@ -49,8 +50,11 @@ def impute(
         status).
     copy : bool, default=False
         Whether to return a copy with the layers added, instead of adding them to `adata`.
+    beta : float, default=0.0
+        How strongly genes share with each other. What a gene receives adds up over all others, so with hundreds of
+        genes that go together even 0.1 is far too much; hence none by default.
     **options
-        Further parameters of `pcfi.impute`, such as `alpha`, `beta` and `standardize`.
+        Further parameters of `pcfi.impute`, such as `alpha`.
 
     Returns
     -------
@@ -74,7 +78,7 @@ def impute(
     _check_memory(adata, matrix, chosen)
     part = _dense(matrix if chosen is None else matrix[:, chosen])
     known = (part != 0) & ~np.isnan(part) if zeros_missing else None
-    result = impute_features(part, graph, known=known, **options)
+    result = impute_features(part, graph, known=known, beta=beta, **options)
     if result.n_missing == 0:
         where = "X" if layer is None else f"layers[{layer!r}]"
         warnings.warn(
