@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-BENCHMARKS := against_pyg against_pseudocode settled_against_fixed large_graphs growth limit hops first_call tabular tabular_settings neighbor_search
+BENCHMARKS := against_pyg against_pseudocode settled_against_fixed large_graphs growth limit hops first_call tabular tabular_held_out tabular_settings neighbor_search
 
 .PHONY: help demo test check format bench docs clean
 
