@@ -41,6 +41,7 @@ PUBLIC = {
 def test_public_names_are_frozen():
     assert set(pcfi.__all__) == PUBLIC
     assert all(hasattr(pcfi, name) for name in PUBLIC)
+    assert set(dir(pcfi)) >= {"PCFI", "anndata", "frames", "networkx"}
 
 
 def test_import_loads_numpy_and_nothing_heavier():
@@ -57,6 +58,10 @@ def test_import_loads_numpy_and_nothing_heavier():
         "torch",
         "torch_geometric",
         "pandas",
+        "polars",
+        "pyarrow",
+        "narwhals",
+        "anndata",
         "sklearn",
         "matplotlib",
         "networkx",
@@ -116,7 +121,19 @@ def documented_defaults(text: str) -> dict[str, str]:
     return {name: default for names, default in lines for name in names.split(", ")}
 
 
-@pytest.mark.parametrize("documented", [pcfi.impute, pcfi.prepare_graph, pcfi.FixedSteps, pcfi.UntilSettled])
+DOCUMENTED = [
+    pcfi.impute,
+    pcfi.prepare_graph,
+    pcfi.FixedSteps,
+    pcfi.UntilSettled,
+    pcfi.PCFI,
+    pcfi.frames.impute,
+    pcfi.networkx.impute,
+    pcfi.anndata.impute,
+]
+
+
+@pytest.mark.parametrize("documented", DOCUMENTED, ids=lambda documented: f"{documented.__module__}")
 def test_documented_defaults_are_those_of_the_signature(documented):
     stated = documented_defaults(documented.__doc__)
     actual = {
