@@ -7,6 +7,8 @@ PcfiError
 ├── UnreachableError (ValueError)      unreachable="error" and there are such cells
 ├── DivergenceError (ValueError)       the arithmetic left the finite numbers
 ├── TooLargeError (ValueError)         more memory is needed than there is; a MemoryError, too
+├── StorageError (ValueError)          no space left on disk; an OSError, too
+├── ClusterError (ValueError)          the scheduler cannot be reached, or workers die
 └── UnsupportedTypeError (TypeError)   a container we do not know
 
 PcfiWarning (UserWarning)
@@ -43,6 +45,14 @@ class DivergenceError(PcfiError, ValueError):
 
 class TooLargeError(PcfiError, ValueError, MemoryError):
     """The problem needs more memory than there is."""
+
+
+class StorageError(PcfiError, ValueError, OSError):
+    """There is not enough space on disk."""
+
+
+class ClusterError(PcfiError, ValueError):
+    """The cluster cannot be reached, or its workers die."""
 
 
 class UnsupportedTypeError(PcfiError, TypeError):

@@ -119,7 +119,7 @@ def impute(
     refuse_if_too_large(problem, settings)
     with compile_notice(show=settings.progress):
         filled = FILLS[settings.method](problem, settings)
-    return _report(problem, settings, filled, _status(settings, filled, problem.n_missing))
+    return _report(problem, settings, filled, status_of(settings, filled, problem.n_missing))
 
 
 def _pcfi(problem: Problem, settings: Settings) -> Filled:
@@ -171,7 +171,7 @@ def _neighbors(problem: Problem, settings: Settings) -> Filled:
 
 def _mean(problem: Problem, settings: Settings) -> Filled:
     empty = problem.channels.n_known == 0
-    _refuse_unreachable(int(empty.sum()) * len(problem.values), problem, settings)
+    refuse_unreachable(int(empty.sum()) * len(problem.values), problem, settings)
     fill = np.where(empty, _policy_values(problem, settings), problem.channels.mean)
     return Filled(_start(problem, fill))
 
@@ -191,7 +191,7 @@ FILLS: dict[str, Callable[[Problem, Settings], Filled]] = {
 
 def _hops(problem: Problem, settings: Settings) -> Hops:
     hops = count_hops(problem, progress=settings.progress)
-    _refuse_unreachable(hops.unreachable_cells, problem, settings)
+    refuse_unreachable(hops.unreachable_cells, problem, settings)
     return hops
 
 
@@ -225,19 +225,22 @@ def _policy_values(problem: Problem, settings: Settings) -> Array:
     return np.full(problem.values.shape[1], np.nan if settings.unreachable == "nan" else 0.0)
 
 
-def _refuse_unreachable(n_cells: int, problem: Problem, settings: Settings) -> None:
+def refuse_unreachable(n_cells: int, problem: Problem, settings: Settings) -> None:
+    """Raise if there are unreachable cells and the caller wants an error then."""
     if n_cells and settings.unreachable == "error":
-        text = _unreachable_text(n_cells, problem)
+        text = unreachable_text(n_cells, problem)
         raise UnreachableError(f"{text}: choose unreachable='mean', 'zero' or 'nan' to go on")
 
 
-def _unreachable_text(n_cells: int, problem: Problem) -> str:
+def unreachable_text(n_cells: int, problem: Problem) -> str:
+    """How many missing cells cannot be reached, in words."""
     text = f"{n_cells:,} of {problem.n_missing:,} missing cells cannot be reached from any known cell of their channel"
     n_empty = int((problem.channels.n_known == 0).sum())
     return f"{text} ({counted(n_empty, 'channel')} without any known value)" if n_empty else text
 
 
-def _status(settings: Settings, filled: Filled, n_missing: int) -> str:
+def status_of(settings: Settings, filled: Filled, n_missing: int) -> str:
+    """How it went, in a sentence."""
     if filled.outcome is None:
         what = {
             "zero": "0",
@@ -269,7 +272,7 @@ def _report(problem: Problem, settings: Settings, filled: Filled, status: str) -
     n_unreachable = filled.hops.unreachable_cells if filled.hops is not None else int(empty.sum()) * len(problem.values)
     if n_unreachable:
         filling = {"mean": "their channel's mean (0 if it has none)", "zero": "0", "nan": "NaN"}[settings.unreachable]
-        text = _unreachable_text(n_unreachable, problem)
+        text = unreachable_text(n_unreachable, problem)
         warnings.warn(f"{text}; they hold {filling}", UnreachableWarning, stacklevel=3)
     return Imputation(
         values=problem.restore(filled.values),

@@ -189,7 +189,7 @@ def _survey(values: Array, mask: Array) -> Channels:
     if not (np.isfinite(low).all() and np.isfinite(high).all() and np.isfinite(total).all()):
         _refuse_non_finite(values, mask)
     mean = np.clip(_means(values, mask, n_known, total), low, high)
-    patterns, representatives = _group(keys)
+    patterns, representatives = group_by_key(keys)
     return Channels(n_known, low, high, mean, patterns, representatives)
 
 
@@ -223,7 +223,7 @@ def _facts(values: Array, mask: Array) -> tuple[Array, ...]:
     return tuple(facts)
 
 
-def _group(keys: Array) -> tuple[Array, Array]:
+def group_by_key(keys: Array) -> tuple[Array, Array]:
     """Pattern of each channel, and the first channel of each pattern, in the order of first appearance."""
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
     order = np.argsort(first)

@@ -56,7 +56,7 @@ def diffuse(
     with progress_bar("diffuse", len(active), show=progress) as advance:
         dtype = arithmetic(problem, solver)
         job = Job(problem, hops, weighting, solver, float(self_loops), dtype, out, advance)
-        outcome, factors = _run(job, _routes(job, active), keep_factored)
+        outcome, factors = _run(job, routes_of(job, active), keep_factored)
     if not np.isfinite(outcome.residual):
         raise DivergenceError(
             "the diffusion left the finite numbers: the known values or the edge weights span too many magnitudes"
@@ -102,7 +102,8 @@ def arithmetic(problem: Problem, solver: Solver) -> npt.DTypeLike:
 Route = Callable[[Job, Array], Outcome]
 
 
-def _routes(job: Job, active: Array) -> list[tuple[Route, Array]]:
+def routes_of(job: Job, active: Array) -> list[tuple[Route, Array]]:
+    """Which of the active channels go which way."""
     from pcfi.diffusion import influence, relative, scaled
 
     lightest = min(1.0, job.problem.graph.weight_range[0])

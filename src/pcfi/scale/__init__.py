@@ -4,6 +4,9 @@
     pcfi.scale.impute("features.npy", "graph", "filled.npy", memory="4GB")
 """
 
-from pcfi.scale.graphs import build_graph, open_graph
+from pcfi.errors import ClusterError, StorageError
+from pcfi.scale.graphs import MappedGraph, build_graph, open_graph
+from pcfi.scale.imputation import impute
+from pcfi.scale.result import StoredImputation
 
-__all__ = ["build_graph", "open_graph"]
+__all__ = ["ClusterError", "MappedGraph", "StorageError", "StoredImputation", "build_graph", "impute", "open_graph"]

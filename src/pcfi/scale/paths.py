@@ -47,3 +47,10 @@ def remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def reserve(descriptor: int, n_bytes: int) -> None:
+    """Give an open file its size on disk now: a full disk is an error here, but kills a process that writes to a map."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, 0, max(n_bytes, 1))
+    os.truncate(descriptor, n_bytes)
