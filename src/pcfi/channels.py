@@ -83,6 +83,7 @@ class Exchange:
 
     @classmethod
     def prepare(cls, values: Array, hops: Hops, active: Array, units: Array, alpha: float) -> "Exchange":
+        """An exchange between all nodes; adds up their reachable cells."""
         from pcfi._kernels.sharing import Sharers, channel_sums
 
         sums, counts = np.zeros(len(active)), np.zeros(len(active), dtype=np.int64)
@@ -180,9 +181,7 @@ def share_factored(out: Array, hops: Hops, factors: Factors, units: Array, shari
     refine_factored(out, codes, hops.n_levels, factors, mean, received, sharing)
 
 
-def received_by_influence(
-    factors: Factors, is_reachable: Array, units: Array, sharing: Sharing
-) -> tuple[Array, Array]:
+def received_by_influence(factors: Factors, is_reachable: Array, units: Array, sharing: Sharing) -> tuple[Array, Array]:
     """The mean of H over the reachable nodes, and Q."""
     influence = factors.influence
     reachable = influence if is_reachable.all() else influence[is_reachable]

@@ -92,9 +92,9 @@ def refuse_if_too_large(problem: Problem, settings: Settings) -> None:
     advice = "pass float32 features, or " if problem.values.itemsize == 8 else ""
     raise TooLargeError(
         f"filling {n_nodes:,} nodes x {n_channels:,} channels needs about {size_in_words(needed.total)} "
-        f"({size_in_words(needed.values)} values, {size_in_words(needed.hops)} hops, {size_in_words(needed.working)} to work in), but only "
-        f"{size_in_words(there)} of memory is available: {advice}use pcfi.scale.impute, which works within a budget of "
-        "memory (docs/scale.md)"
+        f"({size_in_words(needed.values)} values, {size_in_words(needed.hops)} hops, "
+        f"{size_in_words(needed.working)} to work in), but only {size_in_words(there)} of memory is available: "
+        f"{advice}use pcfi.scale.impute, which works within a budget of memory (docs/scale.md)"
     )
 
 

@@ -28,7 +28,16 @@ from pcfi.problem import Problem
 from pcfi.progress import progress_bar
 from pcfi.solvers import Solver, UntilSettled
 
-__all__ = ["Factors", "Outcome", "active_channels", "arithmetic", "confidence_weighting", "degree_weighting", "diffuse", "varies"]
+__all__ = [
+    "Factors",
+    "Outcome",
+    "active_channels",
+    "arithmetic",
+    "confidence_weighting",
+    "degree_weighting",
+    "diffuse",
+    "varies",
+]
 
 Array = npt.NDArray[Any]
 

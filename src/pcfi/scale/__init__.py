@@ -1,7 +1,7 @@
 """Graphs and features larger than memory, on one machine or a cluster: files in, files out, resumable.
 
-    graph = pcfi.scale.build_graph("edges.parquet", "graph")
-    pcfi.scale.impute("features.npy", "graph", "filled.npy", memory="4GB")
+graph = pcfi.scale.build_graph("edges.parquet", "graph")
+pcfi.scale.impute("features.npy", "graph", "filled.npy", memory="4GB")
 """
 
 from pcfi.errors import ClusterError, StorageError

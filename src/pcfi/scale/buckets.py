@@ -155,7 +155,7 @@ def write_rows(
 
     Returns facts about the weights.
     """
-    names = {"indptr": np.int64, "indices": np.int32}
+    names: dict[str, npt.DTypeLike] = {"indptr": np.int64, "indices": np.int32}
     if weights:
         names |= {"weights": np.float64, "weights_float32": np.float32, "degree": np.float64}
     files = {name: _Growing(folder / f"{prefix}{name}.npy", dtype) for name, dtype in names.items()}

@@ -31,7 +31,9 @@ class Chunk(NamedTuple):
 class EdgeFile(Protocol):
     """Edges that can be read again and again, a chunk at a time."""
 
-    weighted: bool
+    @property
+    def weighted(self) -> bool:
+        """Whether edges have weights of their own."""
 
     def chunks(self, size: int) -> Iterator[Chunk]:
         """About `size` edges at a time, in the order of the file, as they stand there."""

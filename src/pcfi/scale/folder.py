@@ -25,6 +25,11 @@ class WorkFolder:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
 
+    @property
+    def graph(self) -> Path:
+        """Where the graph of this run is if it came as an edge file."""
+        return self.path.with_name(f"{self.path.name}.graph")
+
     def begin(self, job: dict[str, Any]) -> bool:
         """Write down what the run is; returns whether it goes on with one that is there already."""
         job = json.loads(json.dumps({"format": FORMAT, **job}))
@@ -57,9 +62,10 @@ class WorkFolder:
     def retire(self) -> None:
         """Remove the folder; from the first moment on nobody can take it for a run that stopped."""
         retired = self.path.with_name(f"{self.path.name}.retired")
-        remove(retired)
+        remove(retired)  # of a run that was killed just here
         self.path.rename(retired)
         remove(retired)
+        remove(self.graph)
 
     def record(self, stage: str, index: int, facts: dict[str, Any]) -> None:
         """Put a task into the journal."""

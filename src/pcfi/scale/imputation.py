@@ -2,7 +2,7 @@
 
 import errno
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,25 +11,21 @@ from uuid import uuid4
 import numpy as np
 import numpy.typing as npt
 
-from pcfi.channels import mixing_of
-from pcfi.diffusion import Outcome, active_channels, routes_of
-from pcfi.diffusion.job import Job
 from pcfi.errors import FeatureError, ParameterError, StorageError, UnsupportedTypeError
 from pcfi.graphs import read_graph
-from pcfi.imputation import refuse_unreachable
 from pcfi.parameters import Settings
-from pcfi.problem import group_by_key
 from pcfi.progress import compile_notice
 from pcfi.scale.folder import WorkFolder
 from pcfi.scale.graphs import FACTS, MappedGraph, build_graph, open_graph
-from pcfi.scale.paths import is_address, remove, suffix_of
-from pcfi.scale.plan import check_layout, check_space, make_plan
+from pcfi.scale.paths import is_address, suffix_of
+from pcfi.scale.plan import check_space, make_plan
 from pcfi.scale.result import StoredImputation, report
-from pcfi.scale.run import PATTERNS, Run, facts_of
+from pcfi.scale.run import Run, facts_of
 from pcfi.scale.runners import DaskRunner, LocalRunner, Runner, connect
 from pcfi.scale.sinks import exists, open_sink
+from pcfi.scale.stages import do_stages
 from pcfi.scale.stores import Store, open_store
-from pcfi.scale.tasks import SUM_GROUPS, WORD, sharing_of
+from pcfi.scale.tasks import WORD
 from pcfi.solvers import Solver, UntilSettled
 
 Array = npt.NDArray[Any]
@@ -43,6 +39,7 @@ def impute(
     graph: str | Path | MappedGraph,
     result: str | Path,
     *,
+    id: str | None = None,  # noqa: A002  as it is called everywhere
     columns: Any = None,
     known: str | Path | None = None,
     method: str = "pcfi",
@@ -72,12 +69,15 @@ def impute(
         Nodes x channels: .npy, .zarr, or .parquet (a file, or a folder of them). Zarr and Parquet may be any address
         that fsspec opens. NaN and null are missing unless `known` is given.
     graph : path or MappedGraph
-        A folder made by `pcfi.scale.build_graph`; or an edge file that it reads, which names nodes by row numbers.
+        A folder made by `pcfi.scale.build_graph`; or an edge file that it reads, with columns "source", "target" and,
+        if there is one, "weight". Edges name nodes by row numbers, or by the ids of the column `id`.
     result : path
         Where the filled features go: .npy, .zarr or .parquet (a folder of files; columns of Parquet features that are
         no channels come along).
+    id : str, default=None
+        The column of Parquet features with the ids that an edge file names nodes by.
     columns : list of str, default=None
-        The channels among the columns of Parquet features. None: all columns of numbers.
+        The channels among the columns of Parquet features. None: all columns of numbers but `id`.
     known : path, default=None
         Booleans of the shape of the features, True = known, in any of the formats.
     method : {"pcfi", "fp"}, default="pcfi"
@@ -132,7 +132,7 @@ def impute(
     )
     results = {"values": _text(result), "confidence": _text(confidence), "hops": _text(hops)}
     _check_choices(settings, results)
-    store = open_store(features, "features", columns)
+    store = open_store(features, "features", columns, without=id)
     mask = None if known is None else open_store(known, "known", boolean=True)
     _check_shapes(store, mask)
     for name, path in results.items():
@@ -141,15 +141,16 @@ def impute(
     folder = WorkFolder(_work_path(work, results["values"]))
     cluster = None if client is None else connect(client)
     with _kept_on_full_disk(folder):
-        _begin(folder, settings, store, mask, graph, results, overwrite=overwrite)
-        run = Run(folder)
+        _refuse_existing(folder, results, overwrite)
+        built = _graph_folder(graph, folder, settings, store, id, memory)
+        run = _begin(folder, settings, store, mask, built, results)
         plan = make_plan(run, memory, cluster)
         folder.write("plan.json", plan)
         runner: Runner = LocalRunner(run, progress=progress)
         if cluster is not None:
             runner = DaskRunner(run, cluster, uuid4().hex, progress=progress)
         with compile_notice(show=progress):
-            outcome = _do_stages(run, runner)
+            outcome = do_stages(run, runner)
         found, notices = report(run, outcome)
         folder.retire()
     for notice in notices:
@@ -190,44 +191,48 @@ def _work_path(work: str | Path | None, result: str | None) -> Path:
     return path
 
 
+def _refuse_existing(folder: WorkFolder, results: dict[str, str | None], overwrite: bool) -> None:
+    for path in results.values():
+        if path is not None and not overwrite and not folder.has("job.json") and exists(path):
+            raise ParameterError(f"{path!r} exists: pass overwrite=True to replace it")
+
+
 def _begin(
     folder: WorkFolder,
     settings: Settings,
     store: Store,
     mask: Store | None,
-    graph: Any,
+    graph: Path,
     results: dict[str, str | None],
-    *,
-    overwrite: bool,
-) -> None:
+) -> Run:
     """Write down what the run is, or find that it has begun already."""
-    resumes = folder.has("job.json")
-    for path in results.values():
-        if path is not None and not resumes and not overwrite and exists(path):
-            raise ParameterError(f"{path!r} exists: pass overwrite=True to replace it")
-    path = _graph_path(graph, folder, settings, store)
-    found = open_graph(path)
+    found = open_graph(graph)
     read_graph(found, store.shape[0], f"features has {store.shape[0]} rows", directed=settings.directed)
+    columns = store.names if suffix_of(store.path) == ".parquet" else None
     job = {
         "settings": facts_of(settings),
-        "features": {"path": _full(store.path), "columns": store.names if suffix_of(store.path) == ".parquet" else None}
-        | {"stamp": store.stamp},
+        "features": {"path": _full(store.path), "columns": columns, "stamp": store.stamp},
         "known": mask and {"path": _full(mask.path), "columns": None, "stamp": mask.stamp},
-        "graph": {"path": str(path), "stamp": [found.n_nodes, len(found.indices), (path / FACTS).stat().st_mtime_ns]},
+        "graph": {"path": str(graph), "stamp": [len(found.indices), (graph / FACTS).stat().st_mtime_ns]},
         "results": results,
     }
-    if folder.begin(job):
-        return
+    resumes = folder.begin(job)
     run = Run(folder)
-    check_space(run)
-    folder.create("known.raw", (-(-run.n_channels // WORD), run.n_nodes), np.uint64)
+    if not resumes:
+        check_space(run)
+    if not folder.has("known.raw"):
+        folder.create("known.raw", (-(-run.n_channels // WORD), run.n_nodes), np.uint64)
+    return run
 
 
 def _full(path: str) -> str:
     return path if is_address(path) else str(Path(path).absolute())
 
 
-def _graph_path(graph: Any, folder: WorkFolder, settings: Settings, store: Store) -> Path:
+def _graph_folder(
+    graph: Any, folder: WorkFolder, settings: Settings, store: Store, id_column: str | None, memory: Any
+) -> Path:
+    """The folder of the graph; an edge file is turned into one beside the work folder, once."""
     if isinstance(graph, MappedGraph) and graph.folder is not None:
         return graph.folder
     if not isinstance(graph, str | Path):
@@ -235,12 +240,15 @@ def _graph_path(graph: Any, folder: WorkFolder, settings: Settings, store: Store
             f"graph is a {type(graph).__qualname__}, but pcfi.scale works on files: pass the folder that "
             "pcfi.scale.build_graph made, or the path of an edge file"
         )
-    if is_address(str(graph)) or Path(graph).is_file():
-        built = folder.path.with_name(f"{folder.path.name}.graph")
-        if not built.exists():
-            build_graph(graph, built, n_nodes=store.shape[0], directed=settings.directed)
-        return built
-    return Path(graph).absolute()
+    if not is_address(str(graph)) and not Path(graph).is_file():
+        return Path(graph).absolute()
+    built = folder.graph
+    if not folder.has("job.json") or not built.exists():
+        ids = None if id_column is None else store.column(id_column)
+        limit = "2GB" if memory is None else memory
+        n_nodes = store.shape[0] if ids is None else None
+        build_graph(graph, built, n_nodes=n_nodes, ids=ids, directed=settings.directed, memory=limit, overwrite=True)
+    return built
 
 
 @contextmanager
@@ -254,115 +262,3 @@ def _kept_on_full_disk(folder: WorkFolder) -> Iterator[None]:
             f"no space is left on disk ({error}). Finished tasks are kept in {str(folder.path)!r}: make room, and the "
             "same call goes on from there"
         ) from error
-
-
-def _do_stages(run: Run, runner: Runner) -> Outcome:
-    """All stages in their order; those that are in the journal take no time."""
-    runner.run("survey", run.n_ranges)
-    _once(run, "channels-n_known.npy", _gather_survey)
-    runner.run("hops", -(-run.n_patterns // PATTERNS), run.plan.searches)
-    _once(run, "hops.json", _gather_hops)
-    refuse_unreachable(run.hops.unreachable_cells, run.outline, run.settings)
-    _once(run, "layout.json", _lay_out)
-    check_layout(run)
-    runner.run("split", run.n_ranges)
-    runner.run("diffuse", len(run.layout.panels))
-    entries = run.folder.finished("diffuse").values()
-    if len(run.layout.sharers) > 1 and not any(entry["factored"] for entry in entries):
-        _once(run, "mixing.npy", lambda run: _mix(run, runner))
-    _once(run, "sinks.json", _make_sinks)
-    runner.run("write", run.n_ranges)
-    for sink in run.sinks().values():
-        sink.finish()
-    return Outcome.worst([Outcome(entry["steps"], entry["residual"]) for entry in entries])
-
-
-def _once(run: Run, name: str, make: Callable[[Run], None]) -> None:
-    """Make what `name` is the last file of, unless it is there."""
-    if not run.folder.has(name):
-        make(run)
-
-
-def _gather_survey(run: Run) -> None:
-    """Facts of all ranges -> facts about each channel."""
-    parts = [run.folder.load(f"survey-{index}.npy") for index in range(run.n_ranges)]
-    n_known = np.sum([part[0] for part in parts], axis=0).astype(np.int64)
-    low, high = (pick([part[k] for part in parts], axis=0) for k, pick in ((1, np.min), (2, np.max)))
-    low[n_known == 0] = high[n_known == 0] = 0
-    mean = np.clip(np.sum([part[3] for part in parts], axis=0) / np.maximum(n_known, 1), low, high)
-    keys = np.sum([run.folder.load(f"keys-{index}.npy") for index in range(run.n_ranges)], axis=0, dtype=np.uint64)
-    patterns, representatives = group_by_key(keys)
-    low, high = low.astype(run.dtype), high.astype(run.dtype)
-    found = {"low": low, "high": high, "mean": mean, "patterns": patterns, "representatives": representatives}
-    for name, array in (found | {"n_known": n_known}).items():
-        run.folder.save(f"channels-{name}.npy", array)
-
-
-def _gather_hops(run: Run) -> None:
-    """Entries of all groups -> counts over all patterns."""
-    entries = [entry for _, entry in sorted(run.folder.finished("hops").items())]
-    dtypes = [entry["dtype"] for entry in entries]
-    facts = {
-        "dtype": max(dtypes, key=lambda dtype: np.dtype(dtype).itemsize),
-        "dtypes": dtypes,
-        "n_levels": max(entry["n_levels"] for entry in entries),
-        "n_unreachable": [count for entry in entries for count in entry["n_unreachable"]],
-    }
-    run.folder.write("hops.json", facts)
-
-
-def _lay_out(run: Run) -> None:
-    """Channels that go together in `pcfi.impute` make a panel, so that they settle in the same way."""
-    from pcfi._kernels.blocks import lanes_of
-    from pcfi.diffusion import influence, relative
-
-    settings = run.settings
-    active = active_channels(run.outline, run.hops, run.weighting, settings.solver)
-    loops, dtype = float(settings.self_loops), run.arithmetic
-    job = Job(run.outline, run.hops, run.weighting, settings.solver, loops, dtype, run.outline.values, lambda _: None)
-    routes = routes_of(job, active)
-    panels: list[Array] = []
-    for route, chosen in routes:
-        if route is influence.diffuse:
-            panels.append(chosen)
-        elif route is relative.diffuse:
-            panels += _by_pattern(chosen, run.channels.patterns[chosen], lanes_of(np.float64))
-        else:
-            panels += [chosen[start : start + lanes_of(dtype)] for start in range(0, len(chosen), lanes_of(dtype))]
-    sharers = run.varying if run.shares and run.outline.n_missing else run.varying[:0]
-    factored = len(routes) == 1 and routes[0][0] is influence.diffuse and np.array_equal(routes[0][1], sharers)
-    for number, panel in enumerate(panels):
-        run.folder.create(f"panel-{number}.raw", (run.n_nodes, len(panel)), run.dtype)
-    layout = {"panels": [panel.tolist() for panel in panels], "sharers": sharers.tolist(), "factored": bool(factored)}
-    run.folder.write("layout.json", layout)
-
-
-def _by_pattern(chosen: Array, patterns: Array, lanes: int) -> list[Array]:
-    """Groups of up to `lanes` channels of one pattern, two groups or so to a panel."""
-    groups = []
-    for pattern in np.unique(patterns):
-        same = chosen[patterns == pattern]
-        groups += [same[start : start + lanes] for start in range(0, len(same), lanes)]
-    panels: list[Array] = []
-    for group in groups:
-        if panels and len(panels[-1]) + len(group) <= 2 * lanes:
-            panels[-1] = np.concatenate([panels[-1], group])
-        else:
-            panels.append(group)
-    return panels
-
-
-def _mix(run: Run, runner: Runner) -> None:
-    """The scatter of the sharing channels -> what a channel receives from each other one."""
-    sharers = run.layout.sharers
-    scatter = runner.total("sums", min(SUM_GROUPS, run.n_ranges))
-    units, counts = run.channels.magnitude[sharers], run.sums[1][sharers]
-    with np.errstate(over="ignore", invalid="ignore"):
-        mixing = mixing_of(scatter, units / np.sqrt(np.maximum(counts, 1)), sharing_of(run)).astype(run.dtype)
-    run.folder.save("mixing.npy", mixing)
-
-
-def _make_sinks(run: Run) -> None:
-    for sink in run.sinks().values():
-        sink.create(run.plan.range_rows)
-    run.folder.write("sinks.json", list(run.results))

@@ -26,7 +26,7 @@ def opened(path: str) -> Any:
     try:
         if is_address(path):
             return load("fsspec", f"reading {path}", "scale").open(path, "rb").open()
-        return open(path, "rb")  # noqa: PTH123, SIM115  the caller closes it
+        return open(path, "rb")  # noqa: PTH123  the caller closes it
     except FileNotFoundError:
         raise ParameterError(f"there is no file {path!r}") from None
 
@@ -50,7 +50,10 @@ def remove(path: Path) -> None:
 
 
 def reserve(descriptor: int, n_bytes: int) -> None:
-    """Give an open file its size on disk now: a full disk is an error here, but kills a process that writes to a map."""
+    """Give an open file its size on disk now.
+
+    A full disk is an error here; it would kill a process that writes to the mapped file later.
+    """
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(descriptor, 0, max(n_bytes, 1))
     os.truncate(descriptor, n_bytes)

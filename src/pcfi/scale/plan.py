@@ -1,6 +1,5 @@
 """How a run is cut so that it stays within its budget of memory, and whether it can."""
 
-import os
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 from pcfi.errors import ParameterError, StorageError, TooLargeError
 from pcfi.memory import available, size_in_bytes, size_in_words
 from pcfi.parameters import Settings
+from pcfi.scale.paths import is_address
 from pcfi.scale.run import Plan, Run
 from pcfi.solvers import FixedSteps, UntilSettled
 
@@ -92,8 +92,8 @@ def make_plan(run: Run, memory: Any, cluster: Any = None) -> dict[str, Any]:
     needed = max(diffuse_bytes(first, run.settings), hops_bytes(first))
     if base + needed > budget:
         raise TooLargeError(
-            f"{run.n_nodes:,} nodes and {len(run.graph.indices):,} entries need about {size_in_words(base + needed)} of "
-            f"private memory, whatever the number of channels, but memory is {size_in_words(budget)}: "
+            f"{run.n_nodes:,} nodes and {len(run.graph.indices):,} entries need about {size_in_words(base + needed)} "
+            f"of private memory, whatever the number of channels, but memory is {size_in_words(budget)}: "
             + _advice(run.settings)
         )
     spare = budget - base
@@ -185,12 +185,15 @@ def disk_bytes(run: Run) -> int:
 
 def check_space(run: Run) -> None:
     """Raise `StorageError` if the work folder will not fit on its disk."""
-    free = shutil.disk_usage(run.folder.path).free
-    results = sum(int(sink.dtype.itemsize) * run.n_nodes * run.n_channels for sink in run.sinks().values())
-    same_disk = os.stat(run.folder.path).st_dev == os.stat(Path(str(run.results["values"])).parent).st_dev if Path(str(run.results["values"])).parent.exists() else False
-    needed = disk_bytes(run) + (results if same_disk else 0)
+    results, home = (
+        [Path(sink.path).parent for sink in run.sinks().values() if not is_address(sink.path)],
+        run.folder.path,
+    )
+    beside = sum(path.stat().st_dev == home.stat().st_dev for path in results)
+    needed = disk_bytes(run) + beside * run.n_nodes * run.n_channels * run.dtype.itemsize
+    free = shutil.disk_usage(home).free
     if needed > free:
         raise StorageError(
-            f"the work folder{' and the results' if same_disk else ''} take up to {size_in_words(needed)}, but the disk "
-            f"of {str(run.folder.path)!r} has {size_in_words(free)} left: make room, or choose another disk with work="
+            f"the work folder and what is written beside it take up to {size_in_words(needed)}, but the disk of "
+            f"{str(home)!r} has {size_in_words(free)} left: make room, or choose another disk with work="
         )

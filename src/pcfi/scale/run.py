@@ -91,7 +91,7 @@ class Run:
         return first, min(first + self.plan.range_rows, self.n_nodes)
 
     def chunks(self, index: int) -> Iterator[tuple[int, Array, Array]]:
-        """Rows of a range, some at a time: the number of the first, values, and the known mask (no rows: NaN decides)."""
+        """Rows of a range, some at a time: number of the first, values, known mask (without rows: NaN decides)."""
         masks = self._masks(index)
         for start, raw in self.store.chunks(*self.range_of(index), self.plan.chunk_rows):
             yield start, self.as_values(start, raw), masks.take(len(raw))
@@ -217,7 +217,11 @@ class Run:
     def sinks(self) -> dict[str, Sink]:
         """What is written: values, and confidence and hops if they were asked for."""
         half = self.store.dtype.kind == "f" and self.store.dtype.itemsize == 2
-        dtypes = {"values": np.dtype(np.float16) if half else self.dtype, "confidence": self.dtype, "hops": np.int32}
+        dtypes: dict[str, npt.DTypeLike] = {
+            "values": np.dtype(np.float16) if half else self.dtype,
+            "confidence": self.dtype,
+            "hops": np.int32,
+        }
         return {
             name: open_sink(path, name, self.store.shape, dtypes[name], self.store.names)
             for name, path in self.results.items()

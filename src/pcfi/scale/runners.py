@@ -19,8 +19,6 @@ from pcfi.scale.tasks import TASKS
 Array = npt.NDArray[Any]
 Node = TypeVar("Node")
 
-ATTEMPTS = 3  # that a task has if its workers die
-
 
 class Runner(Protocol):
     """Does tasks that are not in the journal yet, and puts them there."""
@@ -46,7 +44,7 @@ def add(left: Array, right: Array) -> Array:
 
 
 class LocalRunner:
-    """This process."""
+    """The process that asks."""
 
     def __init__(self, run: Run, *, progress: bool) -> None:
         self._run = run
@@ -129,7 +127,7 @@ class DaskRunner:
             retries=0,
         )
 
-    def run(self, stage: str, count: int, at_once: int = 1) -> None:
+    def run(self, stage: str, count: int, at_once: int = 1) -> None:  # noqa: ARG002  a worker does one at a time
         """Hand out the tasks and wait; if one fails the others are called back."""
         from distributed import as_completed
 
@@ -181,9 +179,9 @@ class _ClearErrors:
         distributed = load("distributed", "a cluster", "scale")
         if isinstance(error, distributed.KilledWorker):
             raise ClusterError(
-                f"workers died again and again while they did the same task ({error.task}), most likely because it took "
-                "more memory than they have: see pcfi.scale.estimate, and give workers more memory or run fewer on a "
-                f"machine. Finished tasks are kept in {self._path!r}: the same call goes on from there"
+                f"workers died again and again while they did the same task ({error.task}), most likely because it "
+                "took more memory than they have: see pcfi.scale.estimate, and give workers more memory or run fewer "
+                f"on a machine. Finished tasks are kept in {self._path!r}: the same call goes on from there"
             ) from error
         if isinstance(error, OSError | distributed.CancelledError) and self._client.status != "running":
             raise ClusterError(

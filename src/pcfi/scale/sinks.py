@@ -1,10 +1,10 @@
 """Results in files, written some rows at a time by anyone who has them, and complete all at once."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,11 +19,8 @@ SUFFIXES = (".npy", ".zarr", ".parquet")
 FINISHED = "_SUCCESS"
 
 
-class Writer(Protocol):
-    """Takes the rows of a range in their order."""
-
-    def write(self, start: int, rows: Array, batch: Any) -> None:
-        """Write rows from number `start` on; `batch` is the record batch they were read with, if they were."""
+Write = Callable[[int, Array, Any], None]
+"""Writes rows from a number on; the third is the record batch that they were read with, if they were."""
 
 
 class Sink:
@@ -41,11 +38,11 @@ class Sink:
         self.partial = path if is_address(path) else f"{path}.partial"
 
     def create(self, range_rows: int) -> None:
-        """Make room for all rows; ranges of `range_rows` will be written by different writers."""
+        """Make room for all rows, which will be written in ranges of `range_rows`, anyone at any time."""
         raise NotImplementedError
 
-    def range(self, index: int) -> Any:
-        """A context with the writer of a range."""
+    def range(self, index: int) -> AbstractContextManager[Write]:
+        """A context with the function that writes the rows of a range, in their order."""
         raise NotImplementedError
 
     def finish(self) -> None:
@@ -61,7 +58,7 @@ class Sink:
 class NpySink(Sink):
     """A .npy file."""
 
-    def create(self, range_rows: int) -> None:
+    def create(self, range_rows: int) -> None:  # noqa: ARG002
         """Reserve the file, with its header."""
         with Path(self.partial).open("wb") as file:
             np.lib.format.write_array_header_2_0(
@@ -70,19 +67,17 @@ class NpySink(Sink):
             reserve(file.fileno(), file.tell() + int(np.prod(self.shape)) * self.dtype.itemsize)
 
     @contextmanager
-    def range(self, index: int) -> Iterator[Writer]:
+    def range(self, index: int) -> Iterator[Write]:  # noqa: ARG002
         """Rows go where they belong in the file."""
         size = int(np.prod(self.shape)) * self.dtype.itemsize
         with Path(self.partial).open("r+b") as file:
             header = os.fstat(file.fileno()).st_size - size
-            sink = self
 
-            class _Writer:
-                def write(self, start: int, rows: Array, batch: Any) -> None:
-                    file.seek(header + start * sink.shape[1] * sink.dtype.itemsize)
-                    file.write(np.ascontiguousarray(rows, dtype=sink.dtype).data)
+            def write(start: int, rows: Array, _batch: Any) -> None:
+                file.seek(header + start * self.shape[1] * self.dtype.itemsize)
+                file.write(np.ascontiguousarray(rows, dtype=self.dtype).data)
 
-            yield _Writer()
+            yield write
             file.flush()
             os.fsync(file.fileno())
 
@@ -103,11 +98,11 @@ class ZarrSink(Sink):
         zarr.open(self.partial, mode="w", shape=self.shape, chunks=chunks, dtype=self.dtype)
 
     @contextmanager
-    def range(self, index: int) -> Iterator[Writer]:
+    def range(self, index: int) -> Iterator[Write]:  # noqa: ARG002
         """Rows are gathered to whole chunks."""
         array = load("zarr", "writing Zarr", "scale").open(self.partial, mode="r+")
-        gathered = _Gathered(array.chunks[0], lambda start, rows: array.__setitem__(slice(start, start + len(rows)), rows))
-        yield gathered
+        gathered = _Gathered(array)
+        yield gathered.write
         gathered.flush()
 
     def finish(self) -> None:
@@ -119,38 +114,38 @@ class ZarrSink(Sink):
 
 
 class _Gathered:
-    """Hands on rows in parts that begin at multiples of `size`."""
+    """Puts rows into an array in parts that are whole chunks."""
 
-    def __init__(self, size: int, hand_on: Any) -> None:
-        self.size = size
-        self.hand_on = hand_on
+    def __init__(self, array: Any) -> None:
+        self.array = array
         self.start = 0
         self.waiting: list[Array] = []
 
-    def write(self, start: int, rows: Array, batch: Any) -> None:
+    def write(self, start: int, rows: Array, _batch: Any) -> None:
         """Keep rows until there are enough."""
-        if not self.waiting:
-            self.start = start
+        size = self.array.chunks[0]
         while len(rows):
-            missing = self.size - (start % self.size)
-            self.waiting.append(rows[:missing].copy())
-            start += len(rows[:missing])
-            rows = rows[missing:]
-            if start % self.size == 0:
-                self.flush()
+            if not self.waiting:
                 self.start = start
+            part = rows[: size - start % size]
+            self.waiting.append(part.copy())
+            start += len(part)
+            rows = rows[len(part) :]
+            if start % size == 0:
+                self.flush()
 
     def flush(self) -> None:
-        """Hand on what is there."""
+        """Write what is there."""
         if self.waiting:
-            self.hand_on(self.start, np.concatenate(self.waiting))
+            rows = np.concatenate(self.waiting)
+            self.array[self.start : self.start + len(rows)] = rows
             self.waiting = []
 
 
 class ParquetSink(Sink):
     """A folder of Parquet files, one per range; columns that are no channels come along from Parquet features."""
 
-    def create(self, range_rows: int) -> None:
+    def create(self, range_rows: int) -> None:  # noqa: ARG002
         """Make the empty folder."""
         if is_address(self.path):
             fs, root = load("fsspec", "an address", "scale").core.url_to_fs(self.path)
@@ -160,29 +155,28 @@ class ParquetSink(Sink):
             Path(self.partial).mkdir(parents=True)
 
     @contextmanager
-    def range(self, index: int) -> Iterator[Writer]:
+    def range(self, index: int) -> Iterator[Write]:
         """Rows become row groups of a file of their own, which appears when it is complete."""
         pa = load("pyarrow", "writing Parquet", "scale")
         import pyarrow.parquet as pq
 
         name = f"part-{index:05d}.parquet"
-        sink, opened = self, []
+        opened: list[Any] = []
 
-        class _Writer:
-            def write(self, start: int, rows: Array, batch: Any) -> None:
-                table = pa.Table.from_batches([sink.replaced(rows, batch)])
-                if not opened:
-                    opened.append(pq.ParquetWriter(file, table.schema))
-                opened[0].write_table(table)
+        def write(_start: int, rows: Array, batch: Any) -> None:
+            table = pa.Table.from_batches([self.replaced(rows, batch)])
+            if not opened:
+                opened.append(pq.ParquetWriter(file, table.schema))
+            opened[0].write_table(table)
 
         if is_address(self.path):
             with load("fsspec", "an address", "scale").open(f"{self.path.rstrip('/')}/{name}", "wb") as file:
-                yield _Writer()
+                yield write
                 opened[0].close()
             return
         scratch = Path(self.partial) / f"{name}.{os.getpid()}.partial"
         with scratch.open("wb") as file:
-            yield _Writer()
+            yield write
             opened[0].close()
             file.flush()
             os.fsync(file.fileno())
@@ -192,7 +186,9 @@ class ParquetSink(Sink):
         """The batch with the rows in the place of its channels; without a batch, the rows alone."""
         import pyarrow as pa
 
-        columns = {name: pa.array(np.ascontiguousarray(rows[:, k], dtype=self.dtype)) for k, name in enumerate(self.names)}
+        columns = {
+            name: pa.array(np.ascontiguousarray(rows[:, k], dtype=self.dtype)) for k, name in enumerate(self.names)
+        }
         order = self.names if batch is None else batch.schema.names
         return pa.record_batch({name: columns[name] if name in columns else batch.column(name) for name in order})
 

@@ -46,6 +46,10 @@ class Store:
         """Rows `first` to `last`, at most `size` at a time, each part with the number of its first row."""
         raise NotImplementedError
 
+    def column(self, name: str) -> Any:
+        """All of one column, as a pyarrow array; only Parquet has names."""
+        raise ParameterError(f"id={name!r} names a column of Parquet features, but features is {self.path!r}")
+
 
 class NpyStore(Store):
     """A .npy file, mapped."""
@@ -102,20 +106,19 @@ def open_zarr(path: str) -> Any:
 class ParquetStore(Store):
     """Columns of a Parquet file or of a folder of them, in the order of the file names."""
 
-    def __init__(self, path: str, columns: Any = None, *, boolean: bool = False) -> None:
+    def __init__(self, path: str, columns: Any = None, *, without: str | None = None, boolean: bool = False) -> None:
         files = parquet_files(path)
         if not files:
             raise ParameterError(f"there is no Parquet file in {path!r}")
         facts = [_parquet_facts(file) for file in files]
         schema = facts[0].schema.to_arrow_schema()
-        names = _columns(schema, columns, path, boolean)
+        names = [name for name in _columns(schema, columns, path, boolean) if name != without]
         dtypes = [np.dtype(schema.field(name).type.to_pandas_dtype()) for name in names]
         narrow = all(dtype.kind == "f" and dtype.itemsize <= 4 for dtype in dtypes)
         dtype = np.bool_ if boolean else np.float32 if narrow else np.float64
         shape = (sum(part.num_rows for part in facts), len(names))
         super().__init__(path, shape, dtype, [[part.num_rows, part.serialized_size] for part in facts])
         self.names = names
-        self.other_names = [name for name in schema.names if name not in set(names)]
         groups = (part.row_group(k).total_byte_size for part in facts for k in range(part.num_row_groups))
         self.largest_read = max(groups, default=0)
 
@@ -130,6 +133,17 @@ class ParquetStore(Store):
         for k, name in enumerate(self.names):
             rows[:, k] = batch.column(name).to_numpy(zero_copy_only=False)
         return rows
+
+    def column(self, name: str) -> Any:
+        """All of one column."""
+        import pyarrow as pa
+
+        n_rows = self.shape[0]
+        try:
+            parts = [batch.column(name) for _, batch in self.batches(0, n_rows, 1 << 20, [name])]
+        except KeyError:
+            raise ParameterError(f"id must be a column of the features, got {name!r}") from None
+        return pa.chunked_array(parts)
 
     def batches(self, first: int, last: int, size: int, names: list[str] | None) -> Iterator[tuple[int, Any]]:
         """Record batches of the named columns, or of all of them."""
@@ -184,7 +198,7 @@ def _columns(schema: Any, wanted: Any, path: str, boolean: bool) -> list[str]:
     import pyarrow.types as types
 
     def fits(kind: Any) -> bool:
-        return types.is_boolean(kind) if boolean else types.is_floating(kind) or types.is_integer(kind)
+        return bool(types.is_boolean(kind) if boolean else types.is_floating(kind) or types.is_integer(kind))
 
     what = "booleans" if boolean else "numbers"
     fitting = [field.name for field in schema if fits(field.type)]
@@ -199,12 +213,14 @@ def _columns(schema: Any, wanted: Any, path: str, boolean: bool) -> list[str]:
     return list(wanted)
 
 
-def open_store(path: Any, what: str, columns: Any = None, *, boolean: bool = False) -> Store:
+def open_store(
+    path: Any, what: str, columns: Any = None, *, without: str | None = None, boolean: bool = False
+) -> Store:
     """The matrix at a path or an address, by its suffix."""
     if not isinstance(path, str | Path):
         raise UnsupportedTypeError(
-            f"{what} is a {type(path).__module__}.{type(path).__qualname__}, but pcfi.scale works on files: pass a path "
-            f"that ends in {', '.join(SUFFIXES)} (np.save writes .npy), or use pcfi.impute"
+            f"{what} is a {type(path).__module__}.{type(path).__qualname__}, but pcfi.scale works on files: pass a "
+            f"path that ends in {', '.join(SUFFIXES)} (np.save writes .npy), or use pcfi.impute"
         )
     name = str(path)
     kind = ".zarr" if ".zarr/" in name else suffix_of(name)
@@ -217,5 +233,5 @@ def open_store(path: Any, what: str, columns: Any = None, *, boolean: bool = Fal
     if kind == ".npy" and is_address(name):
         raise ParameterError(f"{what} is {name!r}, but .npy files are mapped and must be local: use Zarr or Parquet")
     if kind == ".parquet":
-        return ParquetStore(name, columns, boolean=boolean)
+        return ParquetStore(name, columns, without=without, boolean=boolean)
     return NpyStore(name) if kind == ".npy" else ZarrStore(name)

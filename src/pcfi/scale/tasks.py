@@ -1,11 +1,11 @@
 """The tasks of a run. Each reads what it needs from the work folder, writes its part, and can be done again.
 
-    survey    a range of rows -> facts about its part of each channel, and who is known, as bits
-    hops      64 patterns -> hops of all nodes
-    split     a range of rows -> its part of every panel: the known values, the mean elsewhere
-    diffuse   a panel -> the same panel, filled (known cells are read, free cells written, so it can be done again)
-    sums      some ranges of rows -> their part of the scatter of the channels that share
-    write     a range of rows -> its part of the results
+survey    a range of rows -> facts about its part of each channel, and who is known, as bits
+hops      64 patterns -> hops of all nodes
+split     a range of rows -> its part of every panel: the known values, the mean elsewhere
+diffuse   a panel -> the same panel, filled (known cells are read, free cells written, so it can be done again)
+sums      some ranges of rows -> their part of the scatter of the channels that share
+write     a range of rows -> its part of the results
 """
 
 from collections.abc import Callable
@@ -154,7 +154,9 @@ def diffuse_panel(run: Run, index: int) -> Entry:
 def _channels_of(run: Run, panel: Array, local: Array) -> Channels:
     facts = run.channels
     representatives = np.unique(local, return_index=True)[1]
-    return Channels(facts.n_known[panel], facts.low[panel], facts.high[panel], facts.mean[panel], local, representatives)
+    return Channels(
+        facts.n_known[panel], facts.low[panel], facts.high[panel], facts.mean[panel], local, representatives
+    )
 
 
 def _sums(run: Run, panel: Array, values: Array, found: Hops) -> Entry:
@@ -219,12 +221,12 @@ def write(run: Run, index: int) -> Entry:
             rows = _start(run, values, mask)
             refine(start, rows, codes)
             _place_unreachable(run, rows, codes)
-            writers["values"].write(start, _restored(rows, sinks["values"].dtype), batch)
+            writers["values"](start, _restored(rows, sinks["values"].dtype), batch)
             found = Hops(codes, run.hops.n_levels, run.hops.n_unreachable, run.channels.patterns)
             if "confidence" in writers:
-                writers["confidence"].write(start, found.confidence(run.settings.alpha, run.dtype), None)
+                writers["confidence"](start, found.confidence(run.settings.alpha, run.dtype), None)
             if "hops" in writers:
-                writers["hops"].write(start, found.expand(), None)
+                writers["hops"](start, found.expand(), None)
     return {}
 
 
