@@ -61,11 +61,14 @@ class WorkFolder:
 
     def retire(self) -> None:
         """Remove the folder; from the first moment on nobody can take it for a run that stopped."""
-        retired = self.path.with_name(f"{self.path.name}.retired")
-        remove(retired)  # of a run that was killed just here
-        self.path.rename(retired)
-        remove(retired)
+        remove(self._retired)  # of a run that was killed while it tidied up
+        self.path.rename(self._retired)
+        remove(self._retired)
         remove(self.graph)
+
+    @property
+    def _retired(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.retired")
 
     def record(self, stage: str, index: int, facts: dict[str, Any]) -> None:
         """Put a task into the journal."""

@@ -17,7 +17,7 @@ from pcfi.parameters import Settings
 from pcfi.progress import compile_notice
 from pcfi.scale.folder import WorkFolder
 from pcfi.scale.graphs import FACTS, MappedGraph, build_graph, open_graph
-from pcfi.scale.paths import is_address, suffix_of
+from pcfi.scale.paths import full_path, is_address, suffix_of
 from pcfi.scale.plan import check_space, make_plan
 from pcfi.scale.result import StoredImputation, report
 from pcfi.scale.run import Run, facts_of
@@ -161,7 +161,7 @@ def impute(
 def _text(path: str | Path | None) -> str | None:
     if path is not None and not isinstance(path, str | Path):
         raise UnsupportedTypeError(f"a result must be a path, got {path!r}")
-    return None if path is None else str(path) if is_address(str(path)) else str(Path(path).absolute())
+    return None if path is None else full_path(path)
 
 
 def _check_choices(settings: Settings, results: dict[str, str | None]) -> None:
@@ -211,8 +211,8 @@ def _begin(
     columns = store.names if suffix_of(store.path) == ".parquet" else None
     job = {
         "settings": facts_of(settings),
-        "features": {"path": _full(store.path), "columns": columns, "stamp": store.stamp},
-        "known": mask and {"path": _full(mask.path), "columns": None, "stamp": mask.stamp},
+        "features": {"path": store.path, "columns": columns, "stamp": store.stamp},
+        "known": mask and {"path": mask.path, "columns": None, "stamp": mask.stamp},
         "graph": {"path": str(graph), "stamp": [len(found.indices), (graph / FACTS).stat().st_mtime_ns]},
         "results": results,
     }
@@ -223,10 +223,6 @@ def _begin(
     if not folder.has("known.raw"):
         folder.create("known.raw", (-(-run.n_channels // WORD), run.n_nodes), np.uint64)
     return run
-
-
-def _full(path: str) -> str:
-    return path if is_address(path) else str(Path(path).absolute())
 
 
 def _graph_folder(

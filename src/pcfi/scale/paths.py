@@ -15,6 +15,12 @@ def is_address(path: str) -> bool:
     return "://" in path
 
 
+def full_path(path: str | Path) -> str:
+    """An address as it is, a path of this machine from its root; file:// is one of those."""
+    text = str(path)
+    return text if is_address(text.removeprefix("file://")) else str(Path(text.removeprefix("file://")).absolute())
+
+
 def suffix_of(path: str) -> str:
     """The suffix in small letters, also of folders."""
     name = path.rstrip("/").rsplit("/", 1)[-1]

@@ -8,6 +8,7 @@ import numpy as np
 from pcfi.diffusion import Outcome
 from pcfi.errors import NotSettledWarning, PcfiWarning, UnreachableWarning
 from pcfi.imputation import Filled, status_of, unreachable_text
+from pcfi.optional import load
 from pcfi.scale.paths import suffix_of
 from pcfi.scale.run import Run
 from pcfi.scale.stores import open_zarr
@@ -65,7 +66,8 @@ class StoredImputation:
             return open_zarr(path)
         from pyarrow import dataset
 
-        return dataset.dataset(path, format="parquet")
+        fs, root = load("fsspec", "opening Parquet", "scale").core.url_to_fs(path)
+        return dataset.dataset(root, format="parquet", filesystem=fs)
 
 
 def report(run: Run, outcome: Outcome) -> tuple[StoredImputation, list[PcfiWarning]]:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from pcfi.errors import FeatureError, ParameterError, UnsupportedTypeError
 from pcfi.optional import load
-from pcfi.scale.paths import is_address, suffix_of
+from pcfi.scale.paths import full_path, is_address, suffix_of
 
 Array = npt.NDArray[Any]
 
@@ -222,7 +222,7 @@ def open_store(
             f"{what} is a {type(path).__module__}.{type(path).__qualname__}, but pcfi.scale works on files: pass a "
             f"path that ends in {', '.join(SUFFIXES)} (np.save writes .npy), or use pcfi.impute"
         )
-    name = str(path)
+    name = full_path(path)
     kind = ".zarr" if ".zarr/" in name else suffix_of(name)
     if kind not in SUFFIXES:
         raise ParameterError(f"{what} is {name!r}, but must end in one of {', '.join(SUFFIXES)}")
