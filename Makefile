@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-BENCHMARKS := against_pyg against_pseudocode settled_against_fixed large_graphs growth limit node_order hops first_call
+BENCHMARKS := against_pyg against_pseudocode settled_against_fixed large_graphs growth limit node_order hops first_call scale scale_cost
 
 .PHONY: help demo test check format bench docs clean
 

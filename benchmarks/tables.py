@@ -25,6 +25,10 @@ QUESTIONS = {
     "node_order": "Does renumbering the nodes pay beyond the cache?",
     "hops": "What do the hops of many patterns cost?",
     "first_call": "How long does the first call take?",
+    "scale_edges": "Larger than memory: how fast does an edge file become a mapped graph?",
+    "scale_budget": "Larger than memory: what does working within a budget cost, and is it kept?",
+    "scale_workers": "Larger than memory: how much faster are two single-threaded workers than one?",
+    "scale_cost": "Larger than memory: how good are the estimates, on sizes that they were not fitted to?",
 }
 
 

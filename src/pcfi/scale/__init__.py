@@ -8,5 +8,16 @@ from pcfi.errors import ClusterError, StorageError
 from pcfi.scale.graphs import MappedGraph, build_graph, open_graph
 from pcfi.scale.imputation import impute
 from pcfi.scale.result import StoredImputation
+from pcfi.scale.sizing import Estimate, estimate
 
-__all__ = ["ClusterError", "MappedGraph", "StorageError", "StoredImputation", "build_graph", "impute", "open_graph"]
+__all__ = [
+    "ClusterError",
+    "Estimate",
+    "MappedGraph",
+    "StorageError",
+    "StoredImputation",
+    "build_graph",
+    "estimate",
+    "impute",
+    "open_graph",
+]

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from pcfi.errors import ParameterError
 from pcfi.optional import load
@@ -39,7 +40,7 @@ def opened(path: str) -> Any:
 
 def write_atomically(path: Path, write: Callable[[Any], object]) -> None:
     """Let `write` fill an open binary file, which then appears under its name at once, safe on disk."""
-    scratch = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    scratch = path.with_name(f".{path.name}.{uuid4().hex}.partial")
     with scratch.open("wb") as file:
         write(file)
         file.flush()

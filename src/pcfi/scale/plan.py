@@ -16,6 +16,7 @@ RANGES = 64
 SMALLEST_RANGE = 1024  # rows; ranges begin at multiples of it, so that no two share a page of a panel
 CHUNK_BYTES = 1 << 26  # of rows held at a time
 PROCESS_BYTES = 260_000_000  # Python, numpy, numba and the compiled kernels, with some room
+WORKER_BYTES = 360_000_000  # the same in a Dask worker
 SHARE_OF_AVAILABLE = 0.7
 TREE_SUMS = 7  # channels x channels sums alive at a time: a path of the tree, the part being added, its product
 
@@ -35,7 +36,6 @@ class Size:
     n_influence: int  # sources of the pattern that goes through the largest influence matrix, 0 if none does
     n_sharers: int
     threads: int
-    largest_read: int
 
 
 def row_bytes(size: Size) -> int:
@@ -87,8 +87,14 @@ def make_plan(run: Run, memory: Any, cluster: Any = None) -> dict[str, Any]:
     """The plan of a run as facts; raises `TooLargeError` if the budget does not suffice."""
     budget = _budget(memory, cluster)
     threads = _threads(cluster)
-    base = PROCESS_BYTES if cluster is not None else max(PROCESS_BYTES, private_memory() + PROCESS_BYTES // 2)
+    base = WORKER_BYTES if cluster is not None else max(PROCESS_BYTES, private_memory() + PROCESS_BYTES // 2)
     first = size_of(run, threads)
+    reading = 3 * run.store.largest_read  # as it stands in the file, decoded, and as rows
+    if base + reading > budget:
+        raise TooLargeError(
+            f"the row groups or chunks of {run.store.path!r} take {size_in_words(reading)} to read, too much for a memory "
+            f"of {size_in_words(budget)}: grant more, or write the file in smaller ones"
+        )
     needed = max(diffuse_bytes(first, run.settings), hops_bytes(first))
     if base + needed > budget:
         raise TooLargeError(
@@ -96,7 +102,7 @@ def make_plan(run: Run, memory: Any, cluster: Any = None) -> dict[str, Any]:
             f"of private memory, whatever the number of channels, but memory is {size_in_words(budget)}: "
             + _advice(run.settings)
         )
-    spare = budget - base
+    spare = budget - base - reading
     chunk = max(64, min(CHUNK_BYTES, spare // 4) // row_bytes(first))
     searches = max(1, min(threads, spare // max(1, hops_bytes(first))))
     range_rows = -(-run.n_nodes // RANGES // SMALLEST_RANGE) * SMALLEST_RANGE
@@ -153,7 +159,6 @@ def size_of(run: Run, threads: int) -> Size:
         n_influence=sources,
         n_sharers=len(run.layout.sharers) if searched else run.n_channels if run.shares else 0,
         threads=threads,
-        largest_read=run.store.largest_read,
     )
 
 

@@ -12,6 +12,7 @@ from pcfi.optional import load
 from pcfi.scale.paths import suffix_of
 from pcfi.scale.run import Run
 from pcfi.scale.stores import open_zarr
+from pcfi.scale.tasks import TASKS
 from pcfi.solvers import FixedSteps
 
 
@@ -41,6 +42,8 @@ class StoredImputation:
         Number of missing cells that no source can reach.
     shape : tuple of int
         Number of nodes and channels.
+    seconds : dict of float
+        Time that the tasks of each stage took; on a cluster, of all workers together.
     """
 
     values: str
@@ -56,6 +59,7 @@ class StoredImputation:
     n_missing: int
     n_unreachable: int
     shape: tuple[int, int]
+    seconds: dict[str, float]
 
     def open(self, name: str = "values") -> Any:
         """Open "values", "confidence" or "hops": a mapped array, a Zarr array, or a pyarrow Dataset."""
@@ -98,5 +102,6 @@ def report(run: Run, outcome: Outcome) -> tuple[StoredImputation, list[PcfiWarni
         n_missing=n_missing,
         n_unreachable=n_unreachable,
         shape=run.store.shape,
+        seconds={stage: sum(entry["seconds"] for entry in run.folder.finished(stage).values()) for stage in TASKS},
     )
     return found, notices

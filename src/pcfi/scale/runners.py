@@ -1,6 +1,7 @@
 """Who does the tasks of a run: this process, or the workers of a Dask cluster."""
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -18,6 +19,8 @@ from pcfi.scale.tasks import TASKS
 
 Array = npt.NDArray[Any]
 Node = TypeVar("Node")
+
+PATIENCE = "20s"  # for a scheduler to answer
 
 
 class Runner(Protocol):
@@ -43,6 +46,13 @@ def add(left: Array, right: Array) -> Array:
     return left + right
 
 
+def do_and_record(run: Run, stage: str, index: int) -> None:
+    """Do a task and put it into the journal, with the time it took."""
+    begin = time.perf_counter()
+    entry = TASKS[stage](run, index)
+    run.folder.record(stage, index, {**entry, "seconds": time.perf_counter() - begin})
+
+
 class LocalRunner:
     """The process that asks."""
 
@@ -58,7 +68,7 @@ class LocalRunner:
             advance(count - len(waiting))
 
             def do(index: int) -> None:
-                self._run.folder.record(stage, index, TASKS[stage](self._run, index))
+                do_and_record(self._run, stage, index)
                 advance(1)
 
             if at_once == 1 or len(waiting) < 2:
@@ -97,11 +107,7 @@ def do_task(path: str, token: str, stage: str, index: int, *, record: bool) -> A
     with _ONE_AT_A_TIME:
         numba.set_num_threads(max(1, min(get_worker().state.nthreads, numba.config.NUMBA_NUM_THREADS)))
         run = _run_of(path, token)
-        found = TASKS[stage](run, index)
-        if record:
-            run.folder.record(stage, index, found)
-            return None
-        return found
+        return do_and_record(run, stage, index) if record else TASKS[stage](run, index)
 
 
 class DaskRunner:
@@ -198,6 +204,6 @@ def connect(client: Any) -> Any:
     if not isinstance(client, str):
         raise ClusterError(f"client must be a dask.distributed.Client or the address of a scheduler, got {client!r}")
     try:
-        return distributed.Client(client, timeout="20s", set_as_default=False)
+        return distributed.Client(client, timeout=PATIENCE, set_as_default=False)
     except (OSError, ValueError) as error:
         raise ClusterError(f"the scheduler at {client!r} cannot be reached ({error}): is it running?") from None

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
@@ -174,13 +175,19 @@ class ParquetSink(Sink):
                 yield write
                 opened[0].close()
             return
-        scratch = Path(self.partial) / f"{name}.{os.getpid()}.partial"
+        scratch = Path(self.partial) / f".{name}.{uuid4().hex}.partial"
         with scratch.open("wb") as file:
             yield write
             opened[0].close()
             file.flush()
             os.fsync(file.fileno())
         scratch.replace(Path(self.partial) / name)
+
+    def finish(self) -> None:
+        """Give the result its name, without what killed writers left behind."""
+        for path in Path(self.partial).glob(".*.partial"):
+            path.unlink()
+        super().finish()
 
     def replaced(self, rows: Array, batch: Any) -> Any:
         """The batch with the rows in the place of its channels; without a batch, the rows alone."""

@@ -1,5 +1,6 @@
 """The stages of a run in their order, and what is gathered between them."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -119,11 +120,13 @@ def _by_pattern(chosen: Array, patterns: Array, lanes: int) -> list[Array]:
 
 def _mix(run: Run, runner: Runner) -> None:
     """The scatter of the sharing channels -> what a channel receives from each other one."""
+    begin = time.perf_counter()
     sharers = run.layout.sharers
     scatter = runner.total("sums", min(SUM_GROUPS, run.n_ranges))
     units, counts = run.channels.magnitude[sharers], run.sums[1][sharers]
     with np.errstate(over="ignore", invalid="ignore"):
         mixing = mixing_of(scatter, units / np.sqrt(np.maximum(counts, 1)), sharing_of(run)).astype(run.dtype)
+    run.folder.record("sums", 0, {"seconds": time.perf_counter() - begin})
     run.folder.save("mixing.npy", mixing)
 
 
