@@ -15,6 +15,7 @@ import pcfi
 from pcfi import scale
 from pcfi.scale import plan
 from pcfi.scale.folder import WorkFolder
+from pcfi.scale.paths import remove
 from random_problems import problems, random_problem
 
 pa = pytest.importorskip("pyarrow")
@@ -249,24 +250,29 @@ def test_a_run_killed_again_and_again_ends_with_the_same_bits(tmp_path, small, k
         *arguments[:2], tmp_path / f"e.{kind}", confidence=tmp_path / "ec.npy", solver=pcfi.UntilSettled(rtol=1e-9)
     )
     rng = np.random.default_rng(len(kind))
-    journal, work, warm = set(), tmp_path / f"y.{kind}.work", tmp_path / f"warm.{kind}"
-    for _ in range(60):
+    work, warm, kills, moments = tmp_path / f"y.{kind}.work", tmp_path / f"warm.{kind}", 0, set()
+    for _ in range(40):
+        if kills >= 5 and not work.exists():
+            break
         run = subprocess.Popen([sys.executable, "-c", RUN, *map(str, [*arguments, warm])], stdout=subprocess.PIPE)
         run.stdout.readline()
         try:
-            run.communicate(timeout=rng.uniform(0.02, 0.5))
+            run.communicate(timeout=rng.uniform(0.0, 0.3) if kills < 5 else None)
         except subprocess.TimeoutExpired:
             run.send_signal(signal.SIGKILL)
             run.communicate()
+            kills += 1
         if work.exists():
-            journal.add(len(list((work / "journal").glob("*.json"))))
+            moments.add(len(list((work / "journal").glob("*.json"))))
         elif arguments[2].exists():
-            break
-    np.testing.assert_array_equal(read(str(arguments[2])), read(expected.values))
-    np.testing.assert_array_equal(np.load(arguments[3]), np.load(tmp_path / "ec.npy"))
-    assert len(journal) > 1  # it was killed at different moments
+            np.testing.assert_array_equal(read(str(arguments[2])), read(expected.values))
+            np.testing.assert_array_equal(np.load(arguments[3]), np.load(tmp_path / "ec.npy"))
+            for path in arguments[2:]:  # start afresh
+                remove(path)
+    assert kills >= 5
+    assert len(moments) > 1
     left = {path.name for path in tmp_path.iterdir()} - {f"{work.name}.retired"}  # killed while it tidied up
-    assert left == {f"y.{kind}", "c.npy", f"e.{kind}", "ec.npy", warm.name}
+    assert left == {f"e.{kind}", "ec.npy", warm.name}
 
 
 def test_a_run_stopped_after_any_task_goes_on_with_the_same_bits(tmp_path, small, monkeypatch):
@@ -360,7 +366,7 @@ print(peak[0])
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits memory")
 def test_a_run_stays_within_its_budget_under_a_hard_limit(tmp_path):
-    n_nodes, n_channels, budget = 200_000, 160, 480_000_000
+    n_nodes, n_channels, budget = 200_000, 128, 450_000_000
     rng = np.random.default_rng(0)
     features = rng.normal(size=(n_nodes, n_channels)).astype(np.float32)
     features[rng.random(features.shape) < 0.8] = np.nan
@@ -372,10 +378,8 @@ def test_a_run_stays_within_its_budget_under_a_hard_limit(tmp_path):
         [sys.executable, "-c", WITHIN, *map(str, arguments)], capture_output=True, text=True, check=True
     )
     assert int(done.stdout) <= budget
-    some = slice(0, 16)  # with beta = 0 channels do not matter to each other, and these 16 go together
-    stored = scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "z.npy", beta=0)
-    expected = pcfi.impute(np.ascontiguousarray(features[:, some]), edges, beta=0)
-    np.testing.assert_allclose(stored.open()[:, some], expected.values, rtol=1e-6, atol=1e-6)
+    expected = pcfi.impute(features, edges)
+    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), expected.values, rtol=1e-6, atol=2e-6)
     # the limit is one: this is more than all channels at once would get
     assert features.nbytes * 2 + plan.PROCESS_BYTES > budget
 

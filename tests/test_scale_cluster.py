@@ -51,8 +51,9 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster(tmp_path):
+def cluster(tmp_path, request):
     started = Cluster(tmp_path)
+    request.addfinalizer(started.stop)
     for _ in range(2):
         started.add_worker("--no-nanny")
     with distributed.Client(scheduler_file=str(started.file), timeout="60s", set_as_default=False) as client:
@@ -102,8 +103,9 @@ def test_a_cluster_gets_the_same_bits_and_a_killed_worker_does_not_matter(tmp_pa
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
-def test_errors_of_tasks_and_workers_without_memory_are_clear_and_finished_tasks_are_kept(tmp_path, problem):
+def test_errors_of_tasks_and_workers_without_memory_are_clear_and_finished_tasks_are_kept(tmp_path, problem, request):
     started = Cluster(tmp_path)
+    request.addfinalizer(started.stop)
     started.add_worker("--memory-limit", "300MB")  # the nanny kills it beyond that
     big = 400_000
     features = np.full((big, 2), np.nan, dtype=np.float32)
@@ -117,8 +119,8 @@ def test_errors_of_tasks_and_workers_without_memory_are_clear_and_finished_tasks
     with distributed.Client(scheduler_file=str(started.file), timeout="60s", set_as_default=False) as client:
         client.wait_for_workers(1, timeout=60)
         with pytest.raises(pcfi.FeatureError, match=r"row 5, channel 5 is inf"):
-            scale.impute(tmp_path / "wrong.npy", tmp_path / "g", tmp_path / "w.npy", client=client)
-        with pytest.raises(pcfi.TooLargeError, match="memory is 210 MB"):
+            scale.impute(tmp_path / "wrong.npy", tmp_path / "g", tmp_path / "w.npy", client=client, memory="2GB")
+        with pytest.raises(pcfi.TooLargeError, match=r"400,000 nodes .* memory is 0.2 GB"):
             scale.impute(tmp_path / "big.npy", tmp_path / "ring", tmp_path / "y.npy", client=client)
         # a promise that the worker cannot keep
         with pytest.raises(scale.ClusterError, match=r"died again and again .*more memory.*Finished tasks are kept"):

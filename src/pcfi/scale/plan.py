@@ -90,10 +90,10 @@ def make_plan(run: Run, memory: Any, cluster: Any = None) -> dict[str, Any]:
     base = WORKER_BYTES if cluster is not None else max(PROCESS_BYTES, private_memory() + PROCESS_BYTES // 2)
     first = size_of(run, threads)
     reading = 3 * run.store.largest_read  # as it stands in the file, decoded, and as rows
-    if base + reading > budget:
+    if reading and base + reading > budget:
         raise TooLargeError(
-            f"the row groups or chunks of {run.store.path!r} take {size_in_words(reading)} to read, too much for a memory "
-            f"of {size_in_words(budget)}: grant more, or write the file in smaller ones"
+            f"the row groups or chunks of {run.store.path!r} take {size_in_words(reading)} to read, too much for a "
+            f"memory of {size_in_words(budget)}: grant more, or write the file in smaller ones"
         )
     needed = max(diffuse_bytes(first, run.settings), hops_bytes(first))
     if base + needed > budget:

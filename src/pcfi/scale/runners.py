@@ -141,7 +141,7 @@ class DaskRunner:
         futures = [self._submit(stage, index, record=True) for index in range(count) if index not in finished]
         with progress_bar(stage, count, show=self._progress) as advance, self._clear_errors(futures):
             advance(count - len(futures))
-            for future in as_completed(futures):
+            for future in as_completed(futures, loop=self._client.loop):
                 future.result()
                 advance(1)
 
