@@ -51,15 +51,15 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster(tmp_path, request):
+def cluster(tmp_path):
     started = Cluster(tmp_path)
-    request.addfinalizer(started.stop)
-    for _ in range(2):
-        started.add_worker("--no-nanny")
-    with distributed.Client(scheduler_file=str(started.file), timeout="60s", set_as_default=False) as client:
-        client.wait_for_workers(2, timeout=60)
-        yield started, client
-        # workers go first, so that nobody waits for a scheduler that is gone
+    try:
+        for _ in range(2):
+            started.add_worker("--no-nanny")
+        with distributed.Client(scheduler_file=str(started.file), timeout="60s", set_as_default=False) as client:
+            client.wait_for_workers(2, timeout=60)
+            yield started, client
+    finally:
         started.stop()
 
 
