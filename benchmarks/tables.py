@@ -30,6 +30,10 @@ QUESTIONS = {
     "tabular_held_out": "Tables without a graph that had no part in choosing the defaults: error on hidden cells",
     "tabular_settings": "Tables without a graph: error with other settings, relative to the defaults",
     "neighbor_search": "Tables without a graph: which search for similar rows?",
+    "scale_edges": "Larger than memory: how fast does an edge file become a mapped graph?",
+    "scale_budget": "Larger than memory: what does working within a budget cost, and is it kept?",
+    "scale_workers": "Larger than memory: how much faster are two single-threaded workers than one?",
+    "scale_cost": "Larger than memory: how good are the estimates, on sizes that they were not fitted to?",
 }
 
 

@@ -24,7 +24,9 @@ def test_too_little_memory_is_an_error_that_says_how_much_is_needed(monkeypatch)
     read_problem(features, graph)  # loads the kernels
     monkeypatch.setattr(memory, "available", lambda: 10_000_000)
     tracemalloc.start()
-    with pytest.raises(pcfi.TooLargeError, match=r"90,000 nodes x 64 channels needs about .* only 10 MB .*beta=0"):
+    with pytest.raises(
+        pcfi.TooLargeError, match=r"90,000 nodes x 64 channels needs about .* only 10 MB .*pcfi.scale.impute"
+    ):
         pcfi.impute(features, graph)
     assert tracemalloc.get_traced_memory()[1] < features.nbytes / 2
     tracemalloc.stop()

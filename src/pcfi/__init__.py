@@ -51,7 +51,14 @@ __all__ = [
 
 
 # what needs an optional dependency, or is not needed by everyone: loaded when first asked for
-_LAZY = {"PCFI": "estimator", "anndata": "anndata", "frames": "frames", "networkx": "networkx", "pyg": "pyg"}
+_LAZY = {
+    "PCFI": "estimator",
+    "anndata": "anndata",
+    "frames": "frames",
+    "networkx": "networkx",
+    "pyg": "pyg",
+    "scale": "scale",
+}
 
 
 def __getattr__(name: str) -> Any:

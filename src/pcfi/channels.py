@@ -42,21 +42,21 @@ def share(values: Array, hops: Hops, active: Array, units: Array, sharing: Shari
     `active` lists the channels that vary; the others have no correlation with any. `units` is a number of the size of
     the known values of each active channel, so that sums of squares stay within the numbers.
     """
-    stage = _Stage.prepare(values, hops, active, units, sharing.alpha)
+    exchange = Exchange.prepare(values, hops, active, units, sharing.alpha)
     blocks = list(_row_blocks(len(values), len(active) * values.itemsize))
     with progress_bar("share", 2 * len(values), show=progress) as advance:
         scatter = np.zeros((len(active), len(active)), dtype=np.float64 if len(blocks) > 1 else values.dtype)
         for rows in blocks:
-            part = stage.deviations(rows, stage.reachable, 1 / units)
+            part = exchange.deviations(rows, exchange.reachable, 1 / units)
             scatter += part.T @ part
             advance(len(part))
         finite = True
         with np.errstate(over="ignore", invalid="ignore"):
-            mixing = _mixing(scatter, units / np.sqrt(np.maximum(stage.counts, 1)), sharing)
+            mixing = mixing_of(scatter, units / np.sqrt(np.maximum(exchange.counts, 1)), sharing)
             mixing = mixing.astype(values.dtype, copy=False)
             for rows in blocks:
-                part = stage.deviations(rows, stage.confidence, np.ones_like(units))
-                finite = stage.correct(rows, part @ mixing) and finite
+                part = exchange.deviations(rows, exchange.confidence, np.ones_like(units))
+                finite = exchange.correct(rows, part @ mixing) and finite
                 advance(len(part))
     refuse_non_finite(finite)
 
@@ -71,8 +71,8 @@ def refuse_non_finite(finite: bool) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class _Stage:
-    """The features being refined, and what every block of rows needs to know."""
+class Exchange:
+    """Filled features that share with each other, all nodes or some, and what every block of rows needs to know."""
 
     values: Array
     codes: Array
@@ -82,14 +82,24 @@ class _Stage:
     reachable: Array  # likewise, 1 or 0
 
     @classmethod
-    def prepare(cls, values: Array, hops: Hops, active: Array, units: Array, alpha: float) -> "_Stage":
+    def prepare(cls, values: Array, hops: Hops, active: Array, units: Array, alpha: float) -> "Exchange":
+        """An exchange between all nodes; adds up their reachable cells."""
         from pcfi._kernels.sharing import Sharers, channel_sums
 
-        means, counts = np.zeros(len(active)), np.zeros(len(active), dtype=np.int64)
-        sharers = Sharers(active, hops.patterns[active], means)
-        channel_sums(values, hops.codes, sharers, hops.n_levels, units, means, counts)
-        means *= units / np.maximum(counts, 1)
-        sharers = sharers._replace(means=means.astype(values.dtype))
+        sums, counts = np.zeros(len(active)), np.zeros(len(active), dtype=np.int64)
+        sharers = Sharers(active, hops.patterns[active], sums)
+        channel_sums(values, hops.codes, sharers, hops.n_levels, units, sums, counts)
+        return cls.of_sums(values, hops, active, units, alpha, sums, counts)
+
+    @classmethod
+    def of_sums(
+        cls, values: Array, hops: Hops, active: Array, units: Array, alpha: float, sums: Array, counts: Array
+    ) -> "Exchange":
+        """An exchange whose sums over the reachable cells of all nodes, in units, are known."""
+        from pcfi._kernels.sharing import Sharers
+
+        means = sums * (units / np.maximum(counts, 1))
+        sharers = Sharers(active, hops.patterns[active], means.astype(values.dtype))
         confidence = hops.confidence_by_code(alpha, values.dtype)
         reachable = np.append(np.ones(len(confidence) - 1), 0).astype(values.dtype)
         return cls(values, hops.codes, sharers, counts, confidence, reachable)
@@ -129,7 +139,7 @@ def _row_blocks(n_rows: int, row_bytes: int) -> Iterator[slice]:
         yield slice(start, min(start + size, n_rows))
 
 
-def _mixing(scatter: Array, units: Array, sharing: Sharing) -> Array:
+def mixing_of(scatter: Array, units: Array, sharing: Sharing) -> Array:
     """Beta R (eq. 6), with each column in its own channel's unit if `standardize`; overwrites `scatter`.
 
     `units` turns the root of a channel's scatter into its standard deviation.
@@ -166,23 +176,37 @@ def share_factored(out: Array, hops: Hops, factors: Factors, units: Array, shari
     and with one confidence per node a cell at h hops is shift + H Z + w C Q, w = beta (1 - alpha^h) alpha^h: one
     product per number of hops, and no channels x channels matrix.
     """
-    from pcfi.diffusion.influence import place
+    codes = hops.codes[:, factors.pattern]
+    mean, received = received_by_influence(factors, codes <= hops.n_levels, units, sharing)
+    refine_factored(out, codes, hops.n_levels, factors, mean, received, sharing)
 
-    code, influence = hops.codes[:, factors.pattern], factors.influence
-    reachable = influence if hops.n_unreachable[factors.pattern] == 0 else influence[code <= hops.n_levels]
+
+def received_by_influence(factors: Factors, is_reachable: Array, units: Array, sharing: Sharing) -> tuple[Array, Array]:
+    """The mean of H over the reachable nodes, and Q."""
+    influence = factors.influence
+    reachable = influence if is_reachable.all() else influence[is_reachable]
     mean = reachable.mean(axis=0, dtype=np.float64)
     centred = reachable - mean.astype(influence.dtype)
-    known = factors.known.astype(np.float64)
-    received = _received(known, (centred.T @ centred).astype(np.float64), units, sharing, influence.dtype)
+    gram = (centred.T @ centred).astype(np.float64)
+    return mean, _received(factors.known.astype(np.float64), gram, units, sharing, influence.dtype)
+
+
+def refine_factored(
+    out: Array, codes: Array, n_levels: int, factors: Factors, mean: Array, received: Array, sharing: Sharing
+) -> None:
+    """Fill the missing reachable cells of some nodes: their rows of `out`, `codes` and `factors.influence`."""
+    from pcfi.diffusion.influence import place
+
+    known, dtype = factors.known.astype(np.float64), factors.influence.dtype
     unbounded = replace(factors, bounds=np.full_like(factors.bounds, np.inf) * [[-1], [1]])
-    rows = np.argsort(code, kind="stable").astype(np.int32)
-    ends = np.searchsorted(code, np.arange(hops.n_levels + 1), side="right", sorter=rows)
-    for level in range(1, hops.n_levels + 1):
+    rows = np.argsort(codes, kind="stable").astype(np.int32)
+    ends = np.searchsorted(codes, np.arange(n_levels + 1), side="right", sorter=rows)
+    for level in range(1, n_levels + 1):
         confidence = sharing.alpha**level
         weight = sharing.beta * (1 - confidence) * confidence
         with np.errstate(over="ignore", invalid="ignore"):
-            values = (known + weight * received).astype(influence.dtype)
-            shift = (factors.shift - weight * (mean @ received)).astype(influence.dtype)
+            values = (known + weight * received).astype(dtype)
+            shift = (factors.shift - weight * (mean @ received)).astype(dtype)
         refuse_non_finite(bool(np.isfinite(values).all() and np.isfinite(shift).all()))
         place(unbounded, rows[ends[level - 1] : ends[level]], values, shift, out)
 

@@ -8,6 +8,8 @@ PcfiError
 ├── DivergenceError (ValueError)       the arithmetic left the finite numbers
 ├── TooLargeError (ValueError)         more memory is needed than there is; a MemoryError, too
 ├── DatasetError (ValueError)          a data set of the laboratory is not there, or does not serve
+├── StorageError (ValueError)          no space left on disk; an OSError, too
+├── ClusterError (ValueError)          the scheduler cannot be reached, or workers die
 └── UnsupportedTypeError (TypeError)   a container we do not know
 
 PcfiWarning (UserWarning)
@@ -48,6 +50,14 @@ class TooLargeError(PcfiError, ValueError, MemoryError):
 
 class DatasetError(PcfiError, ValueError):
     """A data set of the laboratory is not there, or does not serve the purpose."""
+
+
+class StorageError(PcfiError, ValueError, OSError):
+    """There is not enough space on disk."""
+
+
+class ClusterError(PcfiError, ValueError):
+    """The cluster cannot be reached, or its workers die."""
 
 
 class UnsupportedTypeError(PcfiError, TypeError):

@@ -64,6 +64,13 @@ class Graph:
         return np.where(np.diff(self.indptr) > 0, summed, 0.0)
 
     @cached_property
+    def weight_range(self) -> tuple[float, float]:
+        """The smallest and the largest weight; 1 and 1 if there are none."""
+        if self.weights is None or not len(self.weights):
+            return 1.0, 1.0
+        return float(self.weights.min()), float(self.weights.max())
+
+    @cached_property
     def outgoing(self) -> tuple[Array, Array]:
         """`indptr` and `indices` of the out-neighbours."""
         if not self.directed:
@@ -202,8 +209,8 @@ def _read_sparse(graph: Any, n_nodes: int | None, wanted: str) -> _Edges:
         raise GraphError(f"the adjacency has shape {shape}, but {wanted}: one row and column per node is needed")
     edges = graph.tocoo()
     row, column = (edges.coords if hasattr(edges, "coords") else (edges.row, edges.col))[:2]
-    _check_edge_index_range(np.stack([row, column]), shape[0], f"the adjacency has shape {shape}")
-    return row, column, _check_weights(np.asarray(edges.data), len(row)), shape[0]
+    check_edge_index_range(np.stack([row, column]), shape[0], f"the adjacency has shape {shape}")
+    return row, column, check_weights(np.asarray(edges.data), len(row)), shape[0]
 
 
 def _is_weighted_pair(graph: object) -> bool:
@@ -215,7 +222,7 @@ def _read_weighted_pair(graph: tuple[Any, Any], n_nodes: int | None, wanted: str
     weights = graph[1]
     if weights is None:
         return source, target, None, size
-    return source, target, _check_weights(_array(weights, "weights"), len(source)), size
+    return source, target, check_weights(_array(weights, "weights"), len(source)), size
 
 
 def _is_array(graph: object) -> bool:
@@ -224,12 +231,12 @@ def _is_array(graph: object) -> bool:
 
 def _read_edge_index(graph: Any, n_nodes: int | None, wanted: str) -> _Edges:
     index = _array(graph, "edge index")
-    _check_edge_index_shape(index)
-    index = _whole_numbers(index)
+    check_edge_index_shape(index)
+    index = whole_numbers(index)
     size = n_nodes
     if size is None:
         size = int(index.max()) + 1 if index.size else 0
-    _check_edge_index_range(index, size, wanted if n_nodes is not None else "nodes are numbered from 0")
+    check_edge_index_range(index, size, wanted if n_nodes is not None else "nodes are numbered from 0")
     if index.dtype not in (np.int32, np.int64):
         index = index.astype(np.int64)
     return index[0], index[1], None, int(size)
@@ -282,7 +289,8 @@ _READERS: list[tuple[Callable[[Any], bool], Callable[[Any, int | None, str], _Ed
 ]
 
 
-def _check_edge_index_shape(index: Array) -> None:
+def check_edge_index_shape(index: Array) -> None:
+    """Refuse an edge index that is not of shape (2, E)."""
     shape = index.shape
     if len(shape) == 2 and shape[0] == 2:
         return
@@ -297,7 +305,8 @@ def _check_edge_index_shape(index: Array) -> None:
     raise GraphError(f"an edge index has shape (2, E), but the graph has shape {shape}: {advice}")
 
 
-def _whole_numbers(index: Array) -> Array:
+def whole_numbers(index: Array) -> Array:
+    """The edge index, if it holds whole numbers."""
     if index.size == 0:
         return np.zeros(index.shape, dtype=np.int64)
     if index.dtype.kind in "iu":
@@ -313,7 +322,8 @@ def _whole_numbers(index: Array) -> Array:
     return index
 
 
-def _check_edge_index_range(index: Array, n_nodes: int, wanted: str) -> None:
+def check_edge_index_range(index: Array, n_nodes: int, wanted: str) -> None:
+    """Refuse an edge index that names a node that is not there."""
     if n_nodes > _LARGEST_NODE:
         raise GraphError(f"the graph names {n_nodes} nodes, but at most {_LARGEST_NODE} are supported")
     outside = (index < 0) | (index >= n_nodes)
@@ -324,7 +334,8 @@ def _check_edge_index_range(index: Array, n_nodes: int, wanted: str) -> None:
         raise GraphError(f"edge {edge} names node {node}, but {wanted}: {advice}")
 
 
-def _check_weights(weights: Array, n_edges: int) -> Array | None:
+def check_weights(weights: Array, n_edges: int) -> Array:
+    """The weights, if they are finite and at least 0."""
     if weights.shape != (n_edges,):
         raise GraphError(f"weights has shape {weights.shape}, but there are {n_edges} edges: pass one weight per edge")
     if weights.dtype.kind == "b":

@@ -136,7 +136,7 @@ def complete(problem: Problem, settings: Settings) -> tuple[Imputation, list[Pcf
     refuse_if_too_large(problem, settings)
     with compile_notice(show=settings.progress):
         filled = FILLS[settings.method](problem, settings, engine)
-    return _report(problem, settings, filled, _status(settings, filled, problem.n_missing))
+    return _report(problem, settings, filled, status_of(settings, filled, problem.n_missing))
 
 
 def _pcfi(problem: Problem, settings: Settings, engine: Engine) -> Filled:
@@ -146,7 +146,7 @@ def _pcfi(problem: Problem, settings: Settings, engine: Engine) -> Filled:
     shares = settings.beta > 0 and settings.alpha < 1
     sharers = np.flatnonzero(varies(problem, weighting, settings.solver) & shares)
     outcome, factors = engine.diffuse(problem, hops, weighting, settings, out, sharers)
-    _refuse_divergence(outcome)
+    refuse_divergence(outcome)
     engine.share(problem, hops, settings, sharers, factors, out)
     _place_unreachable(problem, settings, engine, hops, out)
     return Filled(out, outcome, hops)
@@ -157,7 +157,7 @@ def _feature_propagation(problem: Problem, settings: Settings, engine: Engine) -
     out = engine.start(problem, problem.channels.mean)
     weighting = degree_weighting(problem.graph, hops, settings.self_loops)
     outcome, _ = engine.diffuse(problem, hops, weighting, settings, out, sharers=None)
-    _refuse_divergence(outcome)
+    refuse_divergence(outcome)
     _place_unreachable(problem, settings, engine, hops, out)
     return Filled(out, outcome, hops)
 
@@ -170,7 +170,7 @@ def _neighbors(problem: Problem, settings: Settings, engine: Engine) -> Filled:
 
 def _mean(problem: Problem, settings: Settings, engine: Engine) -> Filled:
     empty = problem.channels.n_known == 0
-    _refuse_unreachable(int(empty.sum()) * len(problem.values), problem, settings)
+    refuse_unreachable(int(empty.sum()) * len(problem.values), problem, settings)
     fill = np.where(empty, _policy_values(problem, settings), problem.channels.mean)
     return Filled(engine.start(problem, fill))
 
@@ -190,11 +190,12 @@ FILLS: dict[str, Callable[[Problem, Settings, Engine], Filled]] = {
 
 def _hops(problem: Problem, settings: Settings, engine: Engine) -> Hops:
     hops = engine.count_hops(problem, settings)
-    _refuse_unreachable(hops.unreachable_cells, problem, settings)
+    refuse_unreachable(hops.unreachable_cells, problem, settings)
     return hops
 
 
-def _refuse_divergence(outcome: Outcome) -> None:
+def refuse_divergence(outcome: Outcome) -> None:
+    """Raise `DivergenceError` if a residual is not a number."""
     if not np.isfinite(outcome.residual):
         raise DivergenceError(
             "the diffusion left the finite numbers: the known values or the edge weights span too many magnitudes"
@@ -213,19 +214,22 @@ def _policy_values(problem: Problem, settings: Settings) -> Array:
     return np.full(problem.values.shape[1], np.nan if settings.unreachable == "nan" else 0.0)
 
 
-def _refuse_unreachable(n_cells: int, problem: Problem, settings: Settings) -> None:
+def refuse_unreachable(n_cells: int, problem: Problem, settings: Settings) -> None:
+    """Raise if there are unreachable cells and the caller wants an error then."""
     if n_cells and settings.unreachable == "error":
-        text = _unreachable_text(n_cells, problem)
+        text = unreachable_text(n_cells, problem)
         raise UnreachableError(f"{text}: choose unreachable='mean', 'zero' or 'nan' to go on")
 
 
-def _unreachable_text(n_cells: int, problem: Problem) -> str:
+def unreachable_text(n_cells: int, problem: Problem) -> str:
+    """How many missing cells cannot be reached, in words."""
     text = f"{n_cells:,} of {problem.n_missing:,} missing cells cannot be reached from any known cell of their channel"
     n_empty = int((problem.channels.n_known == 0).sum())
     return f"{text} ({counted(n_empty, 'channel')} without any known value)" if n_empty else text
 
 
-def _status(settings: Settings, filled: Filled, n_missing: int) -> str:
+def status_of(settings: Settings, filled: Filled, n_missing: int) -> str:
+    """How it went, in a sentence."""
     if filled.outcome is None:
         what = {
             "zero": "0",
@@ -258,7 +262,7 @@ def _report(problem: Problem, settings: Settings, filled: Filled, status: str) -
     n_unreachable = filled.hops.unreachable_cells if filled.hops is not None else int(empty.sum()) * len(problem.values)
     if n_unreachable:
         filling = {"mean": "their channel's mean (0 if it has none)", "zero": "0", "nan": "NaN"}[settings.unreachable]
-        text = _unreachable_text(n_unreachable, problem)
+        text = unreachable_text(n_unreachable, problem)
         notices.append(UnreachableWarning(f"{text}; they hold {filling}"))
     result = Imputation(
         values=problem.restore(filled.values),

@@ -1,12 +1,14 @@
 """How much memory a problem takes, and whether it is there: told before anything large is allocated."""
 
 import os
+import re
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 
 import numpy as np
 
-from pcfi.errors import TooLargeError
+from pcfi.errors import ParameterError, TooLargeError
 from pcfi.parameters import Settings
 from pcfi.problem import Problem
 from pcfi.solvers import FixedSteps
@@ -91,12 +93,28 @@ def refuse_if_too_large(problem: Problem, settings: Settings) -> None:
     n_nodes, n_channels = problem.values.shape
     advice = "pass float32 features, or " if problem.values.itemsize == 8 else ""
     raise TooLargeError(
-        f"filling {n_nodes:,} nodes x {n_channels:,} channels needs about {_size(needed.total)} "
-        f"({_size(needed.values)} values, {_size(needed.hops)} hops, {_size(needed.working)} to work in), but only "
-        f"{_size(there)} of memory is available: {advice}fill some channels at a time with beta=0 (diffusion treats "
-        "channels independently)"
+        f"filling {n_nodes:,} nodes x {n_channels:,} channels needs about {size_in_words(needed.total)} "
+        f"({size_in_words(needed.values)} values, {size_in_words(needed.hops)} hops, "
+        f"{size_in_words(needed.working)} to work in), but only {size_in_words(there)} of memory is available: "
+        f"{advice}use pcfi.scale.impute, which works within a budget of memory (docs/scale.md)"
     )
 
 
-def _size(n_bytes: int) -> str:
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+
+
+def size_in_bytes(size: object, name: str) -> int:
+    """Bytes of a number, or of words such as "4GB", "512 MB" or "1.5GiB"."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", str(size).lower())
+    is_number = isinstance(size, Real) and not isinstance(size, bool)
+    if not (isinstance(size, str) or is_number) or found is None or found[2] not in _UNITS:
+        raise ParameterError(f'{name} must be a number of bytes or a size such as "4GB", got {size!r}')
+    n_bytes = int(float(found[1]) * _UNITS[found[2]])
+    if n_bytes < 1:
+        raise ParameterError(f"{name} must be at least one byte, got {size!r}")
+    return n_bytes
+
+
+def size_in_words(n_bytes: int) -> str:
+    """A number of bytes as people say it."""
     return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e8 else f"{n_bytes / 1e6:.0f} MB"

@@ -181,7 +181,7 @@ def _survey(values: Array, mask: Array) -> Channels:
         if not isinstance(values, np.ndarray):
             values, mask = tensors.to_array(values, "features"), tensors.to_array(mask, "known")
         _refuse_non_finite(values, mask)
-    patterns, representatives = _group(keys)
+    patterns, representatives = group_by_key(keys)
     return Channels(n_known, low, high, np.clip(mean, low, high), patterns, representatives)
 
 
@@ -217,7 +217,7 @@ def _facts(values: Array, mask: Array) -> tuple[Array, ...]:
     return facts.n_known, facts.low, facts.high, _means(values, mask, facts.n_known, facts.total), facts.key
 
 
-def _group(keys: Array) -> tuple[Array, Array]:
+def group_by_key(keys: Array) -> tuple[Array, Array]:
     """Pattern of each channel, and the first channel of each pattern, in the order of first appearance."""
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
     order = np.argsort(first)

@@ -44,8 +44,8 @@ def known_flags(row, known_row, flags):
 
 
 @compiled
-def survey(values, known, start, stop, facts):
-    """Fill `facts` for the channels `start` to `stop` from their known cells.
+def survey(values, known, start, stop, facts, first_node=0):
+    """Fill `facts` for the channels `start` to `stop` from their known cells; row 0 is node `first_node`.
 
     The key of a channel is the sum of mixed numbers over its sources: channels with the same known set have the same
     key, others do not (two of them do with a chance of 2^-64).
@@ -56,7 +56,7 @@ def survey(values, known, start, stop, facts):
         row = values[node, start:stop]
         known_flags(row, known[node, start:stop] if masked else known[:0, 0], flags)
         _measure(row, flags, facts.low[start:stop], facts.high[start:stop], facts.total[start:stop])
-        number = _mix(np.uint64(node))
+        number = _mix(np.uint64(first_node + node))
         n_known, key = facts.n_known[start:stop], facts.key[start:stop]
         for k in range(len(flags)):
             n_known[k] += flags[k]

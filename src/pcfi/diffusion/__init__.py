@@ -27,7 +27,16 @@ from pcfi.problem import Problem
 from pcfi.progress import progress_bar
 from pcfi.solvers import Solver, UntilSettled
 
-__all__ = ["Factors", "Outcome", "active_channels", "confidence_weighting", "degree_weighting", "diffuse", "varies"]
+__all__ = [
+    "Factors",
+    "Outcome",
+    "active_channels",
+    "arithmetic",
+    "confidence_weighting",
+    "degree_weighting",
+    "diffuse",
+    "varies",
+]
 
 Array = npt.NDArray[Any]
 
@@ -53,9 +62,9 @@ def diffuse(
     """
     active = active_channels(problem, hops, weighting, solver)
     with progress_bar("diffuse", len(active), show=progress) as advance:
-        dtype = _arithmetic(problem, solver)
+        dtype = arithmetic(problem, solver)
         job = Job(problem, hops, weighting, solver, float(self_loops), dtype, out, advance)
-        outcome, factors = _run(job, _routes(job, active), keep_factored)
+        outcome, factors = _run(job, routes_of(job, active), keep_factored)
     return outcome, factors
 
 
@@ -86,23 +95,22 @@ def active_channels(problem: Problem, hops: Hops, weighting: Weighting, solver: 
     return np.flatnonzero((n_missing > 0) & varies(problem, weighting, solver))
 
 
-def _arithmetic(problem: Problem, solver: Solver) -> npt.DTypeLike:
+def arithmetic(problem: Problem, solver: Solver) -> npt.DTypeLike:
     """float32 for float32 values where it is safe, float64 otherwise."""
     wide = isinstance(solver, UntilSettled) and solver.rtol < 1e-5
-    weights = problem.graph.weights
-    if weights is not None and len(weights):
-        wide = wide or weights.max() > 1e18 or weights.min() < 1e-18
+    lightest, heaviest = problem.graph.weight_range
+    wide = wide or heaviest > 1e18 or lightest < 1e-18
     return np.float64 if wide else problem.values.dtype
 
 
 Route = Callable[[Job, Array], Outcome]
 
 
-def _routes(job: Job, active: Array) -> list[tuple[Route, Array]]:
+def routes_of(job: Job, active: Array) -> list[tuple[Route, Array]]:
+    """Which of the active channels go which way."""
     from pcfi.diffusion import influence, relative, scaled
 
-    weights = job.problem.graph.weights
-    lightest = 1.0 if weights is None or not len(weights) else min(1.0, float(weights.min()))
+    lightest = min(1.0, job.problem.graph.weight_range[0])
     smallest = job.weighting.by_hops[job.hops.n_levels] * lightest
     vanishes = smallest < 1e3 * np.finfo(job.dtype).tiny
     directed = job.settles and job.problem.graph.directed

@@ -1,0 +1,259 @@
+"""Larger than memory: three questions. `python benchmarks/scale.py [edges|budget|workers]`, all of them by default.
+
+edges     How fast does an edge file become a mapped graph, and in how much memory?
+budget    What does working within a budget of memory cost, against `pcfi.impute`, and is the budget kept?
+workers   How much faster are two single-threaded workers than one?
+
+Files of some GB are made in a folder of the system's temporary directory and kept for the next time.
+"""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+from common import answer, power_law_graph
+
+FOLDER = Path(os.environ.get("PCFI_SCALE_DATA", Path(tempfile.gettempdir()) / "pcfi-scale"))
+BUDGET = 1_500_000_000
+
+
+class Watch:
+    """The largest private memory of this process, seen every few milliseconds."""
+
+    def __init__(self) -> None:
+        self.peak = 0
+        threading.Thread(target=self._look, daemon=True).start()
+
+    def _look(self) -> None:
+        from pcfi.scale.plan import private_memory
+
+        while True:
+            self.peak = max(self.peak, private_memory())
+            time.sleep(0.005)
+
+
+def alone(question: str, **environment: str) -> dict:
+    """What `measure_<question>` prints in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, __file__, "--measure", question],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return dict(json.loads(done.stdout.strip().splitlines()[-1]))
+
+
+# edges
+
+
+def edge_file(n_edges: int, n_nodes: int) -> Path:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = FOLDER / f"edges-{n_edges}.parquet"
+    if path.exists():
+        return path
+    rng = np.random.default_rng(0)
+    schema = pa.schema([("source", pa.int64()), ("target", pa.int64())])
+    scratch = path.with_suffix(".partial")
+    with pq.ParquetWriter(scratch, schema) as writer:
+        for start in range(0, n_edges, 1 << 22):
+            size = min(1 << 22, n_edges - start)
+            # popular targets, so that rows differ in length as they do in real graphs
+            target = (n_nodes * rng.random(size) ** 3).astype(np.int64)
+            writer.write_table(pa.table({"source": rng.integers(0, n_nodes, size), "target": target}, schema=schema))
+    scratch.rename(path)
+    return path
+
+
+def measure_edges() -> dict:
+    from pcfi.scale import build_graph
+
+    n_edges, n_nodes = 100_000_000, 10_000_000
+    path = edge_file(n_edges, n_nodes)
+    build_graph(edge_file(100_000, 1000), FOLDER / "warm", overwrite=True)  # loads the kernels
+    resource.setrlimit(resource.RLIMIT_DATA, (2_000_000_000, resource.RLIM_INFINITY))
+    watch = Watch()
+    begin = time.perf_counter()
+    graph = build_graph(path, FOLDER / "graph-100M", overwrite=True, memory="2GB")
+    seconds = time.perf_counter() - begin
+    return {
+        "edges": n_edges,
+        "nodes": graph.n_nodes,
+        "seconds": seconds,
+        "edges per second": n_edges / seconds,
+        "private memory, MB": watch.peak / 1e6,
+        "bar": "2,000,000 edges per second within 2 GB",
+    }
+
+
+# budget
+
+
+def problem(n_nodes: int, n_edges: int, n_channels: int) -> tuple[Path, Path]:
+    """Features with 90 % of the cells missing, one pattern per channel, and a graph folder."""
+    from pcfi.scale import build_graph
+
+    features, graph = FOLDER / f"features-{n_nodes}-{n_channels}.npy", FOLDER / f"graph-{n_nodes}"
+    if not graph.exists():
+        build_graph(power_law_graph(n_nodes, n_edges), graph, n_nodes=n_nodes)
+    if not features.exists():
+        rng = np.random.default_rng(1)
+        scratch = features.with_suffix(".partial.npy")
+        values = np.lib.format.open_memmap(scratch, mode="w+", dtype=np.float32, shape=(n_nodes, n_channels))
+        for start in range(0, n_nodes, 1 << 16):
+            part = rng.normal(size=values[start : start + (1 << 16)].shape).astype(np.float32)
+            part[rng.random(part.shape) < 0.9] = np.nan
+            values[start : start + (1 << 16)] = part
+        values.flush()
+        scratch.rename(features)
+    return features, graph
+
+
+def warm_up() -> None:
+    """Load (or compile) the kernels that large graphs use."""
+    import pcfi
+    from pcfi.scale import build_graph, impute
+
+    ring = np.stack([np.arange(70_000), (np.arange(70_000) + 1) % 70_000])
+    values = np.where(np.random.default_rng(0).random((70_000, 2)) < 0.5, 1.5, np.nan).astype(np.float32)
+    values[0] = 0
+    pcfi.impute(values, ring)
+    np.save(FOLDER / "warm.npy", values)
+    build_graph(ring, FOLDER / "warm", overwrite=True)
+    impute(FOLDER / "warm.npy", FOLDER / "warm", FOLDER / "warm-filled.npy", overwrite=True)
+
+
+BUDGET_PROBLEM = (2_000_000, 30_000_000, 64)
+
+
+def measure_in_memory() -> dict:
+    import pcfi
+    from pcfi.scale import open_graph
+
+    features, graph = problem(*BUDGET_PROBLEM)
+    warm_up()
+    folder = open_graph(graph)
+    values = np.load(features)
+    prepared = pcfi.Graph(
+        folder.n_nodes, *(np.array(array) for array in (folder.indptr, folder.indices)), folder.weights
+    )
+    watch = Watch()
+    begin = time.perf_counter()
+    filled = pcfi.impute(values, prepared)
+    np.save(FOLDER / "in-memory.npy", filled.values)
+    return {"seconds": time.perf_counter() - begin, "peak": watch.peak, "steps": filled.steps}
+
+
+def measure_streaming() -> dict:
+    from pcfi.scale import impute
+
+    features, graph = problem(*BUDGET_PROBLEM)
+    warm_up()
+    resource.setrlimit(resource.RLIMIT_DATA, (BUDGET, BUDGET))
+    watch = Watch()
+    begin = time.perf_counter()
+    filled = impute(features, graph, FOLDER / "streamed.npy", memory=BUDGET, overwrite=True)
+    return {"seconds": time.perf_counter() - begin, "peak": watch.peak, "steps": filled.steps}
+
+
+def budget() -> dict:
+    problem(*BUDGET_PROBLEM)
+    streaming, in_memory = alone("streaming"), alone("in_memory")
+    left, right = (np.load(FOLDER / name, mmap_mode="r") for name in ("in-memory.npy", "streamed.npy"))
+    rows = range(0, len(left), 1 << 16)
+    difference = max(
+        float(np.abs(left[start : start + (1 << 16)] - right[start : start + (1 << 16)]).max()) for start in rows
+    )
+    n_nodes, n_edges, n_channels = BUDGET_PROBLEM
+    return {
+        "nodes": n_nodes,
+        "edges": n_edges,
+        "channels": n_channels,
+        "features, MB": n_nodes * n_channels * 4 / 1e6,
+        "budget, MB": BUDGET / 1e6,
+        "private memory, MB": streaming["peak"] / 1e6,
+        "private memory of pcfi.impute, MB": in_memory["peak"] / 1e6,
+        "seconds": streaming["seconds"],
+        "seconds of pcfi.impute": in_memory["seconds"],
+        "ratio": streaming["seconds"] / in_memory["seconds"],
+        "largest difference": difference,
+        "bar": "ratio at most 1.5, never above budget",
+    }
+
+
+# workers
+
+WORKER_PROBLEM = (1_000_000, 10_000_000, 64)
+ONE_THREAD = {"NUMBA_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+def timed_cluster(n_workers: int) -> dict:
+    """One run on single-threaded workers that have done a small run before."""
+    import warnings
+
+    from distributed import Client, LocalCluster
+
+    from pcfi.scale import impute
+
+    warnings.simplefilter("ignore")
+    features, graph = problem(*WORKER_PROBLEM)
+    with (
+        LocalCluster(n_workers=n_workers, threads_per_worker=1, memory_limit=0, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        client.run(warm_up)
+        begin = time.perf_counter()
+        impute(features, graph, FOLDER / f"{n_workers}-workers.npy", client=client, memory="3GB", overwrite=True)
+        return {"seconds": time.perf_counter() - begin}
+
+
+def workers() -> dict:
+    problem(*WORKER_PROBLEM)
+    one, two = (alone(f"{count}_workers", **ONE_THREAD)["seconds"] for count in (1, 2))
+    left, right = (np.load(FOLDER / f"{count}-workers.npy", mmap_mode="r") for count in (1, 2))
+    n_nodes, n_edges, n_channels = WORKER_PROBLEM
+    return {
+        "nodes": n_nodes,
+        "edges": n_edges,
+        "channels": n_channels,
+        "seconds, one worker": one,
+        "seconds, two workers": two,
+        "ratio": one / two,
+        "same bits": bool(np.array_equal(left, right)),
+        "bar": "1.7",
+    }
+
+
+MEASURES = {
+    "edges": measure_edges,
+    "in_memory": measure_in_memory,
+    "streaming": measure_streaming,
+    "1_workers": lambda: timed_cluster(1),
+    "2_workers": lambda: timed_cluster(2),
+}
+QUESTIONS = {"edges": lambda: alone("edges"), "budget": budget, "workers": workers}
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    if sys.argv[1:2] == ["--measure"]:
+        print(json.dumps(MEASURES[sys.argv[2]]()))
+        return
+    for question in sys.argv[1:] or QUESTIONS:
+        if question == "edges":
+            edge_file(100_000_000, 10_000_000)
+        answer(f"scale_{question}", [QUESTIONS[question]()])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""The work folder of a run: what the run is, which of its tasks are finished, and the arrays between the stages.
+
+A task is finished when its entry is in the journal, and the entry is written after the task's data is safe on disk.
+Entries appear at once or not at all, whoever is killed when; tasks can be done again at any time.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi.errors import ParameterError
+from pcfi.scale.paths import remove, reserve, write_atomically
+
+Array = npt.NDArray[Any]
+
+FORMAT = 1
+
+
+class WorkFolder:
+    """A folder that all workers of a run see under the same path."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    @property
+    def graph(self) -> Path:
+        """Where the graph of this run is if it came as an edge file."""
+        return self.path.with_name(f"{self.path.name}.graph")
+
+    def begin(self, job: dict[str, Any]) -> bool:
+        """Write down what the run is; returns whether it goes on with one that is there already."""
+        job = json.loads(json.dumps({"format": FORMAT, **job}))
+        (self.path / "journal").mkdir(parents=True, exist_ok=True)
+        if (self.path / "job.json").exists():
+            before = self.job()
+            different = sorted(name for name in {*job, *before} if job.get(name) != before.get(name))
+            if different:
+                raise ParameterError(
+                    f"the work folder {str(self.path)!r} belongs to another run (other {', '.join(different)}): give "
+                    "the same input to go on with that run, or remove the folder, or choose another with work="
+                )
+            return True
+        self.write("job.json", job)
+        return False
+
+    def job(self) -> dict[str, Any]:
+        """What the run is."""
+        return dict(self.read("job.json"))
+
+    def write(self, name: str, facts: Any) -> None:
+        """Write facts as JSON, at once."""
+        text = json.dumps(facts, indent=1)
+        write_atomically(self.path / name, lambda file: file.write(text.encode()))
+
+    def read(self, name: str) -> Any:
+        """Facts from JSON."""
+        return json.loads((self.path / name).read_text())
+
+    def retire(self) -> None:
+        """Remove the folder; from the first moment on nobody can take it for a run that stopped."""
+        remove(self._retired)  # of a run that was killed while it tidied up
+        self.path.rename(self._retired)
+        remove(self._retired)
+        remove(self.graph)
+
+    @property
+    def _retired(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.retired")
+
+    def record(self, stage: str, index: int, facts: dict[str, Any]) -> None:
+        """Put a task into the journal."""
+        self.write(f"journal/{stage}-{index:06d}.json", facts)
+
+    def finished(self, stage: str) -> dict[int, dict[str, Any]]:
+        """The tasks of a stage that are in the journal, with the facts they left."""
+        entries = sorted((self.path / "journal").glob(f"{stage}-*.json"))
+        return {int(entry.stem.rpartition("-")[2]): json.loads(entry.read_text()) for entry in entries}
+
+    def save(self, name: str, array: Array) -> None:
+        """Save a small array, at once."""
+        write_atomically(self.path / name, lambda file: np.save(file, array, allow_pickle=False))
+
+    def load(self, name: str) -> Array:
+        """A small array."""
+        array: Array = np.load(self.path / name, allow_pickle=False)
+        return array
+
+    def has(self, name: str) -> bool:
+        """Whether something of that name is there."""
+        return (self.path / name).exists()
+
+    def create(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
+        """Reserve the disk for a large array."""
+        with (self.path / name).open("ab") as file:
+            reserve(file.fileno(), int(np.prod(shape)) * np.dtype(dtype).itemsize)
+
+    def map(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
+        """A large array, mapped: what is written to it ends up in the file."""
+        if 0 in shape:
+            return np.empty(shape, dtype=dtype)
+        # an ndarray, not a memmap, whose slices are slow; it keeps the map alive
+        return np.asarray(np.memmap(self.path / name, dtype=dtype, mode="r+", shape=shape))
+
+    def write_rows(self, name: str, first: int, rows: Array) -> None:
+        """Write rows into a large array without mapping it."""
+        with (self.path / name).open("r+b") as file:
+            file.seek(first * rows.shape[1] * rows.itemsize)
+            file.write(rows.data)
+
+    def write_columns(self, name: str, first: int, columns: Array, length: int) -> None:
+        """Write columns from `first` on into a large array whose rows are `length` long."""
+        with (self.path / name).open("r+b") as file:
+            for row, part in enumerate(columns):
+                file.seek((row * length + first) * columns.itemsize)
+                file.write(part.data)
+
+    def write_array(self, name: str, array: Array) -> None:
+        """Write a large array, at once."""
+        write_atomically(self.path / name, lambda file: file.write(array.data))
+
+    def read_rows(self, name: str, first: int, last: int, width: int, dtype: npt.DTypeLike) -> Array:
+        """Rows of a large array, without mapping it."""
+        row = width * np.dtype(dtype).itemsize
+        found = np.fromfile(self.path / name, dtype=dtype, count=(last - first) * width, offset=first * row)
+        return found.reshape(last - first, width)
+
+
+def flush(mapped: Array) -> None:
+    """Wait until what was written to a mapped array is safe on disk."""
+    base: Any = mapped
+    while base is not None and not isinstance(base, np.memmap):
+        base = base.base
+    if base is not None:
+        base.flush()

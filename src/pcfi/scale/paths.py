@@ -1,0 +1,66 @@
+"""Paths of files and addresses that fsspec opens."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from pcfi.errors import ParameterError
+from pcfi.optional import load
+
+
+def is_address(path: str) -> bool:
+    """Whether this is an address for fsspec rather than a path of this machine's own."""
+    return "://" in path
+
+
+def full_path(path: str | Path) -> str:
+    """An address as it is, a path of this machine from its root; file:// is one of those."""
+    text = str(path)
+    return text if is_address(text.removeprefix("file://")) else str(Path(text.removeprefix("file://")).absolute())
+
+
+def suffix_of(path: str) -> str:
+    """The suffix in small letters, also of folders."""
+    name = path.rstrip("/").rsplit("/", 1)[-1]
+    return f".{name.rsplit('.', 1)[-1].lower()}" if "." in name else ""
+
+
+def opened(path: str) -> Any:
+    """An open file to read from, wherever it is."""
+    try:
+        if is_address(path):
+            return load("fsspec", f"reading {path}", "scale").open(path, "rb").open()
+        return open(path, "rb")  # noqa: PTH123  the caller closes it
+    except FileNotFoundError:
+        raise ParameterError(f"there is no file {path!r}") from None
+
+
+def write_atomically(path: Path, write: Callable[[Any], object]) -> None:
+    """Let `write` fill an open binary file, which then appears under its name at once, safe on disk."""
+    scratch = path.with_name(f".{path.name}.{uuid4().hex}.partial")
+    with scratch.open("wb") as file:
+        write(file)
+        file.flush()
+        os.fsync(file.fileno())
+    scratch.replace(path)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder with all that is in it, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def reserve(descriptor: int, n_bytes: int) -> None:
+    """Give an open file its size on disk now.
+
+    A full disk is an error here; it would kill a process that writes to the mapped file later.
+    """
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, 0, max(n_bytes, 1))
+    os.truncate(descriptor, n_bytes)

@@ -1,0 +1,107 @@
+"""What `pcfi.scale.impute` gives back: where the results are, and how it went."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pcfi.diffusion import Outcome
+from pcfi.errors import NotSettledWarning, PcfiWarning, UnreachableWarning
+from pcfi.imputation import Filled, status_of, unreachable_text
+from pcfi.optional import load
+from pcfi.scale.paths import suffix_of
+from pcfi.scale.run import Run
+from pcfi.scale.stores import open_zarr
+from pcfi.scale.tasks import TASKS
+from pcfi.solvers import FixedSteps
+
+
+@dataclass(frozen=True)
+class StoredImputation:
+    """Filled features in files, and an honest account of how they came about.
+
+    Attributes
+    ----------
+    values, confidence, hops : str or None
+        Where they are; None if they were not asked for.
+    method : str
+        The method used.
+    alpha, beta : float or None
+        The parameters used; None for methods that have none.
+    steps : int
+        Diffusion steps taken by the channel that took the most.
+    residual : float
+        The most that one further diffusion step would move any missing cell, relative to its channel's range.
+    status : str
+        How it went, in a sentence.
+    converged : bool
+        Whether the solver reached its goal.
+    n_missing : int
+        Number of cells that were missing.
+    n_unreachable : int
+        Number of missing cells that no source can reach.
+    shape : tuple of int
+        Number of nodes and channels.
+    seconds : dict of float
+        Time that the tasks of each stage took; on a cluster, of all workers together.
+    """
+
+    values: str
+    confidence: str | None
+    hops: str | None
+    method: str
+    alpha: float | None
+    beta: float | None
+    steps: int
+    residual: float
+    status: str
+    converged: bool
+    n_missing: int
+    n_unreachable: int
+    shape: tuple[int, int]
+    seconds: dict[str, float]
+
+    def open(self, name: str = "values") -> Any:
+        """Open "values", "confidence" or "hops": a mapped array, a Zarr array, or a pyarrow Dataset."""
+        path = getattr(self, name)
+        if suffix_of(path) == ".npy":
+            return np.load(path, mmap_mode="r", allow_pickle=False)
+        if suffix_of(path) == ".zarr":
+            return open_zarr(path)
+        from pyarrow import dataset
+
+        fs, root = load("fsspec", "opening Parquet", "scale").core.url_to_fs(path)
+        return dataset.dataset(root, format="parquet", filesystem=fs)
+
+
+def report(run: Run, outcome: Outcome) -> tuple[StoredImputation, list[PcfiWarning]]:
+    """The result of a finished run, and the warnings that the caller should hear."""
+    settings, problem, hops = run.settings, run.outline, run.hops
+    n_missing, n_unreachable = problem.n_missing, hops.unreachable_cells
+    filled = Filled(np.empty(0), outcome, hops)
+    status = status_of(settings, filled, n_missing) if n_missing else "Nothing was missing."
+    converged = isinstance(settings.solver, FixedSteps) or outcome.residual <= settings.solver.rtol
+    notices: list[PcfiWarning] = []
+    if not converged:
+        notices.append(NotSettledWarning(f"{status} To settle it, raise max_steps or loosen rtol."))
+    if n_unreachable:
+        filling = {"mean": "their channel's mean (0 if it has none)", "zero": "0", "nan": "NaN"}[settings.unreachable]
+        notices.append(UnreachableWarning(f"{unreachable_text(n_unreachable, problem)}; they hold {filling}"))
+    is_pcfi = settings.method == "pcfi"
+    found = StoredImputation(
+        values=str(run.results["values"]),
+        confidence=run.results["confidence"],
+        hops=run.results["hops"],
+        method=settings.method,
+        alpha=settings.alpha if is_pcfi else None,
+        beta=settings.beta if is_pcfi else None,
+        steps=outcome.steps,
+        residual=outcome.residual,
+        status=status,
+        converged=converged,
+        n_missing=n_missing,
+        n_unreachable=n_unreachable,
+        shape=run.store.shape,
+        seconds={stage: sum(entry["seconds"] for entry in run.folder.finished(stage).values()) for stage in TASKS},
+    )
+    return found, notices

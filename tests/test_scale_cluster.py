@@ -1,0 +1,148 @@
+"""A cluster of real processes on loopback: the same result, whoever is killed, and clear errors."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import pcfi
+from pcfi import scale
+from pcfi.scale.runners import add, tree
+from random_problems import random_problem
+
+distributed = pytest.importorskip("distributed")
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::pcfi.UnreachableWarning"),
+    pytest.mark.skipif(os.name == "nt", reason="kills with a signal"),
+]
+QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+
+
+class Cluster:
+    """A scheduler and its workers, each a process of its own."""
+
+    def __init__(self, folder) -> None:
+        self.folder = folder
+        self.file = folder / "scheduler.json"
+        self.scheduler = self._start("dask_scheduler", "--host", "127.0.0.1", "--port", "0")
+        self.workers = []
+
+    def _start(self, command: str, *arguments: str) -> subprocess.Popen:
+        common = ["--scheduler-file", str(self.file), "--no-dashboard"]
+        # the warning that a module run with -m was imported before is nobody's business here
+        return subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-m", f"distributed.cli.{command}", *common, *arguments], **QUIET
+        )
+
+    def add_worker(self, *arguments: str) -> None:
+        local = str(self.folder / f"worker-{len(self.workers)}")
+        self.workers.append(self._start("dask_worker", "--nthreads", "1", "--local-directory", local, *arguments))
+
+    def stop(self) -> None:
+        for process in [*self.workers, self.scheduler]:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    started = Cluster(tmp_path)
+    try:
+        for _ in range(2):
+            started.add_worker("--no-nanny")
+        with distributed.Client(scheduler_file=str(started.file), timeout="60s", set_as_default=False) as client:
+            client.wait_for_workers(2, timeout=60)
+            yield started, client
+    finally:
+        started.stop()
+
+
+@pytest.fixture
+def problem(tmp_path):
+    made = random_problem(np.random.default_rng(3), n_nodes=9000, n_channels=90, degree=5, rate=0.2)
+    np.save(tmp_path / "x.npy", made.masked)
+    scale.build_graph(made.edge_index, tmp_path / "g", n_nodes=9000)
+    return made
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_cluster_gets_the_same_bits_and_a_killed_worker_does_not_matter(tmp_path, cluster, problem):
+    started, client = cluster
+    files, solver = (tmp_path / "x.npy", tmp_path / "g"), pcfi.UntilSettled(rtol=1e-7)
+    alone = scale.impute(*files, tmp_path / "alone.npy", solver=solver)
+    together = scale.impute(*files, tmp_path / "together.npy", solver=solver, client=client)
+    np.testing.assert_array_equal(together.open(), alone.open())
+    expected = pcfi.impute(problem.masked, problem.edge_index, solver=solver)
+    np.testing.assert_allclose(together.open(), expected.values, rtol=1e-6, atol=1e-6)
+    assert (together.steps, together.status) == (alone.steps, alone.status)
+
+    journal = tmp_path / "killed.npy.work" / "journal"
+    seen = []
+
+    def kill_when_diffusion_has_begun() -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not seen:
+            if any(journal.glob("diffuse-*")):
+                started.workers[0].send_signal(signal.SIGKILL)
+                seen.append(len(list(journal.glob("diffuse-*"))))
+            time.sleep(0.001)
+
+    killer = threading.Thread(target=kill_when_diffusion_has_begun)
+    killer.start()
+    killed = scale.impute(*files, tmp_path / "killed.npy", solver=solver, client=client)
+    killer.join()
+    assert seen[0] < 12  # of 12 panels: it was killed in the middle
+    np.testing.assert_array_equal(killed.open(), alone.open())
+    assert len(client.scheduler_info()["workers"]) == 1
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_errors_of_tasks_and_workers_without_memory_are_clear_and_finished_tasks_are_kept(tmp_path, problem, request):
+    started = Cluster(tmp_path)
+    request.addfinalizer(started.stop)
+    started.add_worker("--memory-limit", "300MB")  # the nanny kills it beyond that
+    big = 400_000
+    features = np.full((big, 2), np.nan, dtype=np.float32)
+    features[::3] = np.random.default_rng(0).normal(size=features[::3].shape)
+    np.save(tmp_path / "big.npy", features)
+    ring = np.stack([np.arange(big), (np.arange(big) + 1) % big])
+    scale.build_graph(ring, tmp_path / "ring")
+    wrong = problem.masked.copy()
+    wrong[5, 5] = np.inf
+    np.save(tmp_path / "wrong.npy", wrong)
+    with distributed.Client(scheduler_file=str(started.file), timeout="60s", set_as_default=False) as client:
+        client.wait_for_workers(1, timeout=60)
+        with pytest.raises(pcfi.FeatureError, match=r"row 5, channel 5 is inf"):
+            scale.impute(tmp_path / "wrong.npy", tmp_path / "g", tmp_path / "w.npy", client=client, memory="2GB")
+        with pytest.raises(pcfi.TooLargeError, match=r"400,000 nodes .* memory is 0.2 GB"):
+            scale.impute(tmp_path / "big.npy", tmp_path / "ring", tmp_path / "y.npy", client=client)
+        # a promise that the worker cannot keep
+        with pytest.raises(scale.ClusterError, match=r"died again and again .*more memory.*Finished tasks are kept"):
+            scale.impute(tmp_path / "big.npy", tmp_path / "ring", tmp_path / "y.npy", client=client, memory="4GB")
+        started.stop()
+    assert list((tmp_path / "y.npy.work" / "journal").glob("survey-*"))
+    stored = scale.impute(tmp_path / "big.npy", tmp_path / "ring", tmp_path / "y.npy")
+    np.testing.assert_allclose(stored.open(), pcfi.impute(features, ring).values, rtol=1e-6, atol=1e-6)
+
+
+def test_a_scheduler_that_is_not_there_is_a_clear_error(tmp_path, problem, monkeypatch):
+    from pcfi.scale import runners
+
+    monkeypatch.setattr(runners, "PATIENCE", "1s")
+    with pytest.raises(scale.ClusterError, match=r"tcp://127.0.0.1:9' cannot be reached"):
+        scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy", client="tcp://127.0.0.1:9")
+    with pytest.raises(scale.ClusterError, match=r"must be a dask.distributed.Client"):
+        scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy", client=7)
+    assert not (tmp_path / "y.npy.work").exists()
+
+
+def test_a_tree_joins_every_leaf_once_in_order():
+    for count in range(1, 40):
+        assert tree(0, count, lambda k: [k], lambda left, right: left + right) == list(range(count))
+    np.testing.assert_array_equal(add(np.ones(2), np.ones(2)), [2, 2])
