@@ -15,6 +15,7 @@ from pcfi.errors import (
     PcfiError,
     PcfiWarning,
     TooLargeError,
+    TuningWarning,
     UnreachableError,
     UnreachableWarning,
     UnsupportedTypeError,
@@ -24,6 +25,7 @@ from pcfi.hops import UNREACHABLE
 from pcfi.imputation import impute
 from pcfi.result import Imputation
 from pcfi.solvers import FixedSteps, UntilSettled
+from pcfi.tuning import Tuning, tune
 
 __all__ = [
     "UNREACHABLE",
@@ -38,12 +40,15 @@ __all__ = [
     "PcfiError",
     "PcfiWarning",
     "TooLargeError",
+    "Tuning",
+    "TuningWarning",
     "UnreachableError",
     "UnreachableWarning",
     "UnsupportedTypeError",
     "UntilSettled",
     "impute",
     "prepare_graph",
+    "tune",
 ]
 
 

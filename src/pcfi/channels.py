@@ -154,8 +154,12 @@ def _spread(squares: Array, dtype: npt.DTypeLike) -> tuple[Array, Array]:
     return spread, np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
 
 
-def share_factored(out: Array, hops: Hops, factors: Factors, units: Array, sharing: Sharing) -> None:
+def share_factored(
+    out: Array, hops: Hops, factors: Factors, units: Array, sharing: Sharing, nodes: Array | None = None
+) -> None:
     """Both stages at once for channels that are a product of an influence matrix H and known values Z.
+
+    Fills all missing reachable cells of `out`, or only those of the given nodes.
 
     With C = H - mean(H) over the reachable nodes and G = C^T C, the channels have the scatter S^2 = diag(Z^T G Z) and
     the correlation R = S^-1 Z^T G Z S^-1 - I. As X-hat - m = C Z, what the channels send each other is
@@ -174,8 +178,9 @@ def share_factored(out: Array, hops: Hops, factors: Factors, units: Array, shari
     known = factors.known.astype(np.float64)
     received = _received(known, (centred.T @ centred).astype(np.float64), units, sharing, influence.dtype)
     unbounded = replace(factors, bounds=np.full_like(factors.bounds, np.inf) * [[-1], [1]])
-    rows = np.argsort(code, kind="stable").astype(np.int32)
-    ends = np.searchsorted(code, np.arange(hops.n_levels + 1), side="right", sorter=rows)
+    chosen = np.arange(len(code)) if nodes is None else nodes
+    rows = chosen[np.argsort(code[chosen], kind="stable")].astype(np.int32)
+    ends = np.searchsorted(code[rows], np.arange(hops.n_levels + 1), side="right")
     for level in range(1, hops.n_levels + 1):
         confidence = sharing.alpha**level
         weight = sharing.beta * (1 - confidence) * confidence

@@ -1,36 +1,26 @@
 """`impute`: features with missing cells and a graph -> an `Imputation`, the stages in order."""
 
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pcfi.channels import Sharing, share, share_factored
-from pcfi.diffusion import Outcome, confidence_weighting, degree_weighting, diffuse, varies
-from pcfi.errors import NotSettledWarning, UnreachableError, UnreachableWarning, counted
+from pcfi.diffusion import Outcome
+from pcfi.errors import NotSettledWarning, TuningWarning, UnreachableWarning, counted
+from pcfi.filling import FILLS, Filled, unreachable_text
 from pcfi.graphs import GraphLike
-from pcfi.hops import Hops, count_hops
+from pcfi.hops import Hops
 from pcfi.memory import refuse_if_too_large
-from pcfi.neighbors import fill_from_neighbors
 from pcfi.parameters import Settings
-from pcfi.problem import SMALL, Problem, read_problem
+from pcfi.problem import Problem, read_problem
 from pcfi.progress import compile_notice
 from pcfi.result import Imputation
 from pcfi.solvers import FixedSteps, Solver, UntilSettled
+from pcfi.tuning import Resolved, resolve
+from pcfi.tuning.values import shrink
 
 Array = npt.NDArray[Any]
-
-
-@dataclass(frozen=True, eq=False)
-class Filled:
-    """What a method hands back: the filled array and how it went."""
-
-    values: Array
-    outcome: Outcome | None = None
-    hops: Hops | None = None
 
 
 def impute(
@@ -38,14 +28,17 @@ def impute(
     graph: GraphLike,
     *,
     method: str = "pcfi",
-    alpha: float = 0.5,
-    beta: float = 0.1,
+    alpha: float | str = "auto",
+    beta: float | str = "auto",
+    objective: str | None = None,
     solver: Solver = UntilSettled(),  # noqa: B008  a frozen value
     known: Any = None,
     standardize: bool | None = None,
+    center: bool | str | None = None,
     unreachable: str = "mean",
     directed: bool = False,
     self_loops: bool = True,
+    random_state: int | np.random.Generator | None = None,
     progress: bool = False,
 ) -> Imputation:
     """Fill the missing node features of a graph, and say how far each filled value can be trusted.
@@ -57,30 +50,40 @@ def impute(
         NaN is missing unless `known` is given.
     graph : scipy sparse adjacency, (2, E) edge index, (edge_index, weights), or Graph
         See `prepare_graph`.
-    method : {"pcfi", "fp", "neighbors", "mean", "zero"}, default="pcfi"
+    method : {"pcfi", "fp", "neighbors", "mean", "zero", "auto"}, default="pcfi"
         PCFI; Feature Propagation; the mean of the known neighbours (the channel's mean where there is none); the
-        channel's mean; zero.
-    alpha : float, default=0.5
+        channel's mean; zero; or the one of the first four that fills hidden known cells best.
+    alpha : float or "auto", default="auto"
         Confidence in a value falls by this factor with every hop from its nearest source, 0 < alpha <= 1; 1 treats
-        all cells alike. Used by "pcfi" only.
-    beta : float, default=0.1
+        all cells alike. "auto" chooses it without labels, see `tune`. Used by "pcfi" only.
+    beta : float or "auto", default="auto"
         How strongly channels share what they know with each other, beta >= 0; 0 switches the second stage off, and so
-        does alpha=1, which leaves no cell less confident than another. Used by "pcfi" only.
+        does alpha=1, which leaves no cell less confident than another. "auto" chooses it. Used by "pcfi" only.
+    objective : {"values", "representation"}, default=None
+        What the result is for. "values", to be read and used: what diffusion says is drawn towards the channel's mean
+        as far as it proved unreliable at its number of hops. "representation", to train a graph neural network on: the
+        paper's output. None is "representation" if alpha and beta are numbers, and "values" otherwise. Used by "pcfi"
+        and "auto".
     solver : FixedSteps or UntilSettled, default=UntilSettled(rtol=1e-4, max_steps=1000)
         Diffuse until the values have settled, or for a number of steps as in the paper.
     known : boolean array of the shape of features, default=None
         True = known. What stands in a cell that is not known is ignored. None: everything but NaN is known.
     standardize : bool, default=None
         Whether channels share in units of their standard deviation, so that their scales do not matter. None means
-        False, as in the paper.
+        True for values, and False, as in the paper, for a representation.
+    center : bool or "auto", default=None
+        Whether `representation` of the result is less the channels' means, which helps networks where these are large.
+        "auto" decides by their size. None is "auto" for a representation with alpha or beta "auto", and False otherwise.
     unreachable : {"mean", "zero", "nan", "error"}, default="mean"
-        What a missing cell gets that no source can reach: the mean of its channel's known values (0 if it has none),
-        0, NaN, or an error for the whole call.
+        What a missing cell gets that no source can reach: the mean of its channel's known values (0 if it has none;
+        shrunk like all means for values), 0, NaN, or an error for the whole call.
     directed : bool, default=False
         Whether values flow only along the direction of the edges.
     self_loops : bool, default=True
         Whether each node counts as its own neighbour, with weight 1. Does not change the steady state of "pcfi"; it
         does change `FixedSteps` and "fp".
+    random_state : int, numpy Generator or None, default=None
+        Which known cells "auto" hides to learn from. None is a fixed seed: the same call gives the same result.
     progress : bool, default=False
         Whether to show progress bars.
 
@@ -95,7 +98,7 @@ def impute(
 
     >>> import numpy as np, pcfi
     >>> features = np.array([[0.0], [np.nan], [np.nan], [3.0]])
-    >>> result = pcfi.impute(features, [[0, 1, 2], [1, 2, 3]], alpha=0.5)
+    >>> result = pcfi.impute(features, [[0, 1, 2], [1, 2, 3]], alpha=0.5, beta=0.1)
     >>> result.values.ravel().round(3)
     array([0.  , 0.75, 2.25, 3.  ])
     >>> result.confidence.ravel()
@@ -106,138 +109,42 @@ def impute(
         alpha=alpha,
         beta=beta,
         solver=solver,
-        standardize=False if standardize is None else standardize,
+        standardize=standardize,
         unreachable=unreachable,
         directed=directed,
         self_loops=self_loops,
         progress=progress,
+        objective=objective,
+        center=center,
+        random_state=random_state,
     )
     problem = read_problem(features, graph, known, directed=settings.directed)
-    if problem.n_missing == 0:
-        hops = Hops.of_known(*problem.values.shape) if settings.method in ("pcfi", "fp") else None
-        return _report(problem, settings, Filled(problem.values.copy(), hops=hops), "Nothing was missing.")
     refuse_if_too_large(problem, settings)
     with compile_notice(show=settings.progress):
-        filled = FILLS[settings.method](problem, settings)
-    return _report(problem, settings, filled, _status(settings, filled, problem.n_missing))
+        resolved = resolve(problem, settings)
+        filled = _fill(problem, resolved)
+    return _report(problem, resolved, filled, _status(resolved.settings, filled, problem.n_missing))
 
 
-def _pcfi(problem: Problem, settings: Settings) -> Filled:
-    hops = _hops(problem, settings)
-    out = _start(problem)
-    weighting = confidence_weighting(problem.graph, hops, settings.alpha)
-    shares = settings.beta > 0 and settings.alpha < 1
-    sharers = np.flatnonzero(varies(problem, weighting, settings.solver) & shares)
-    outcome, factors = diffuse(
-        problem,
-        hops,
-        weighting,
-        settings.solver,
-        out,
-        self_loops=settings.self_loops,
-        keep_factored=sharers,
-        progress=settings.progress,
-    )
-    sharing = Sharing(settings.alpha, settings.beta, settings.standardize)
-    units = problem.channels.magnitude[sharers]
-    if factors is not None:
-        share_factored(out, hops, factors, units, sharing)
-    elif len(sharers) > 1:
-        share(out, hops, sharers, units, sharing, progress=settings.progress)
-    return Filled(_place_unreachable(problem, settings, hops, out), outcome, hops)
-
-
-def _feature_propagation(problem: Problem, settings: Settings) -> Filled:
-    hops = _hops(problem, settings)
-    out = _start(problem)
-    weighting = degree_weighting(problem.graph, hops, settings.self_loops)
-    outcome, _ = diffuse(
-        problem,
-        hops,
-        weighting,
-        settings.solver,
-        out,
-        self_loops=settings.self_loops,
-        progress=settings.progress,
-    )
-    return Filled(_place_unreachable(problem, settings, hops, out), outcome, hops)
-
-
-def _neighbors(problem: Problem, settings: Settings) -> Filled:
-    filled = _mean(problem, settings)
-    fill_from_neighbors(problem, filled.values)
+def _fill(problem: Problem, resolved: Resolved) -> Filled:
+    settings, tuning = resolved.settings, resolved.tuning
+    if problem.n_missing == 0:
+        hops = Hops.of_known(*problem.values.shape) if settings.method in ("pcfi", "fp") else None
+        return Filled(problem.values.copy(), hops=hops)
+    filled = FILLS[settings.method](problem, settings)
+    if settings.method == "pcfi" and settings.objective == "values" and tuning is not None and filled.hops is not None:
+        shrink(filled.values, filled.hops, tuning.kappa, tuning.means.values, settings.unreachable == "mean")
     return filled
 
 
-def _mean(problem: Problem, settings: Settings) -> Filled:
-    empty = problem.channels.n_known == 0
-    _refuse_unreachable(int(empty.sum()) * len(problem.values), problem, settings)
-    fill = np.where(empty, _policy_values(problem, settings), problem.channels.mean)
-    return Filled(_start(problem, fill))
-
-
-def _zero(problem: Problem, _settings: Settings) -> Filled:
-    return Filled(_start(problem, np.zeros(problem.values.shape[1])))
-
-
-FILLS: dict[str, Callable[[Problem, Settings], Filled]] = {
-    "pcfi": _pcfi,
-    "fp": _feature_propagation,
-    "neighbors": _neighbors,
-    "mean": _mean,
-    "zero": _zero,
-}
-
-
-def _hops(problem: Problem, settings: Settings) -> Hops:
-    hops = count_hops(problem, progress=settings.progress)
-    _refuse_unreachable(hops.unreachable_cells, problem, settings)
-    return hops
-
-
-def _start(problem: Problem, fill: Array | None = None) -> Array:
-    """A new array with the known values, and `fill` (by default the mean) in the missing cells of each channel."""
-    from pcfi._kernels.survey import copy_known
-    from pcfi._kernels.threads import run_rows
-
-    filling = (problem.channels.mean if fill is None else fill).astype(problem.values.dtype)
-    out = np.empty_like(problem.values)
-    run_rows(
-        len(out),
-        lambda first, last: copy_known(problem.values, problem.mask, filling, first, last, out),
-        inline=out.size < SMALL,
-    )
-    return out
-
-
-def _place_unreachable(problem: Problem, settings: Settings, hops: Hops, out: Array) -> Array:
-    """Put what the policy says into the unreachable cells (they hold the mean until now)."""
-    if hops.unreachable_cells and settings.unreachable != "mean":
-        fill = _policy_values(problem, settings).astype(out.dtype)
-        for channel in np.flatnonzero(hops.n_unreachable[hops.patterns]):
-            out[hops.codes[:, hops.patterns[channel]] > hops.n_levels, channel] = fill[channel]
-    return out
-
-
-def _policy_values(problem: Problem, settings: Settings) -> Array:
-    if settings.unreachable == "mean":
-        return problem.channels.mean
-    return np.full(problem.values.shape[1], np.nan if settings.unreachable == "nan" else 0.0)
-
-
-def _refuse_unreachable(n_cells: int, problem: Problem, settings: Settings) -> None:
-    if n_cells and settings.unreachable == "error":
-        text = _unreachable_text(n_cells, problem)
-        raise UnreachableError(f"{text}: choose unreachable='mean', 'zero' or 'nan' to go on")
-
-
-def _unreachable_text(n_cells: int, problem: Problem) -> str:
-    text = f"{n_cells:,} of {problem.n_missing:,} missing cells cannot be reached from any known cell of their channel"
-    n_empty = int((problem.channels.n_known == 0).sum())
-    return f"{text} ({counted(n_empty, 'channel')} without any known value)" if n_empty else text
+def _center(values: Array) -> Array:
+    """Mean of each channel over all nodes, in float64."""
+    return np.asarray(np.nanmean(values, axis=0, dtype=np.float64))
 
 
 def _status(settings: Settings, filled: Filled, n_missing: int) -> str:
+    if n_missing == 0:
+        return "Nothing was missing."
     if filled.outcome is None:
         what = {
             "zero": "0",
@@ -257,7 +164,8 @@ def _status(settings: Settings, filled: Filled, n_missing: int) -> str:
     return f"Not settled after {steps}: {further}."
 
 
-def _report(problem: Problem, settings: Settings, filled: Filled, status: str) -> Imputation:
+def _report(problem: Problem, resolved: Resolved, filled: Filled, status: str) -> Imputation:
+    settings, tuning = resolved.settings, resolved.tuning
     outcome = filled.outcome or Outcome()
     solver = settings.solver
     converged = isinstance(solver, FixedSteps) or outcome.residual <= solver.rtol
@@ -265,17 +173,21 @@ def _report(problem: Problem, settings: Settings, filled: Filled, status: str) -
         advice = "raise max_steps or loosen rtol" + (", or use a smaller alpha" if settings.method == "pcfi" else "")
         warnings.warn(f"{status} To settle it, {advice}.", NotSettledWarning, stacklevel=3)
     is_pcfi = settings.method == "pcfi"
+    if tuning is not None and tuning.note and problem.n_missing:
+        text = f"alpha={tuning.alpha:g}, beta={tuning.beta:g} and no shrinking were used by default: {tuning.note}"
+        warnings.warn(text, TuningWarning, stacklevel=3)
     empty = (problem.channels.n_known == 0) & (settings.method != "zero") & (problem.n_missing > 0)
     n_unreachable = filled.hops.unreachable_cells if filled.hops is not None else int(empty.sum()) * len(problem.values)
     if n_unreachable:
         filling = {"mean": "their channel's mean (0 if it has none)", "zero": "0", "nan": "NaN"}[settings.unreachable]
-        text = _unreachable_text(n_unreachable, problem)
+        text = unreachable_text(n_unreachable, problem)
         warnings.warn(f"{text}; they hold {filling}", UnreachableWarning, stacklevel=3)
     return Imputation(
         values=problem.restore(filled.values),
         method=settings.method,
         alpha=settings.alpha if is_pcfi else None,
         beta=settings.beta if is_pcfi else None,
+        objective=settings.objective if is_pcfi else None,
         steps=outcome.steps,
         residual=outcome.residual,
         status=status,
@@ -284,5 +196,7 @@ def _report(problem: Problem, settings: Settings, filled: Filled, status: str) -
         n_unreachable=n_unreachable,
         shape=(problem.values.shape[0], problem.values.shape[1]),
         _hops=filled.hops,
+        tuning=tuning,
+        center=_center(filled.values) if settings.center else None,
         _unreachable_channels=empty,
     )

@@ -88,7 +88,7 @@ def read_problem(features: Any, graph: GraphLike, known: Any = None, *, directed
     values, restore = _read_features(features, known)
     mask = _read_known(known, values.shape)
     prepared = read_graph(graph, len(values), f"features has {len(values)} rows", directed=directed)
-    return Problem(values, mask, prepared, _survey(values, mask), restore)
+    return Problem(values, mask, prepared, survey(values, mask), restore)
 
 
 def _read_features(features: Any, known: Any) -> tuple[Array, Callable[[Array], Any]]:
@@ -181,7 +181,13 @@ def _read_known(known: Any, shape: tuple[int, ...]) -> Array:
     return np.ascontiguousarray(mask)
 
 
-def _survey(values: Array, mask: Array) -> Channels:
+def known_mask(problem: Problem) -> Array:
+    """Which cells are known, as an array of the shape of the features; not to be written to."""
+    return problem.mask if len(problem.mask) else ~np.isnan(problem.values)
+
+
+def survey(values: Array, mask: Array) -> Channels:
+    """Facts about each channel; `mask` as in `Problem`."""
     n_known, low, high, total, keys = _facts(values, mask)
     empty = n_known == 0
     low[empty] = high[empty] = 0

@@ -1,0 +1,163 @@
+"""The choice of parameters without labels: hide known cells, fill them in, and take what does it best."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi.problem import Problem
+from pcfi.progress import progress_bar
+from pcfi.solvers import Solver
+from pcfi.tuning.calibration import Calibration, calibrate
+from pcfi.tuning.hiding import Fold, make_folds
+from pcfi.tuning.means import Means, ranges, shrunken_means
+from pcfi.tuning.metrics import Metric
+from pcfi.tuning.moments import LEVELS, Fit, Moments, fit
+from pcfi.tuning.result import Tried, Tuning
+from pcfi.tuning.trials import Bench, Trial, prepare_bench, try_alpha
+
+Array = npt.NDArray[Any]
+
+ALPHAS = (0.1, 0.3, 0.6, 0.9)  # with 1 channels cannot share, and otherwise it is much like 0.9
+FOLDS = 3  # each costs a diffusion per alpha
+FEWEST_UNITS = 5  # hidden nodes (cells, where cells are missing one by one) below which nothing can be learned
+DEFAULT_ALPHA, DEFAULT_BETA = 0.5, 0.1
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the caller fixed (numbers) or left open (None), and how trials are run and judged."""
+
+    alpha: float | None
+    beta: float | None
+    standardize: bool
+    solver: Solver
+    metric: Metric
+    progress: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """One alpha on all folds: what would be chosen with it, and how good that is."""
+
+    alpha: float
+    fit: Fit
+    filled: list[Array]  # calibrated values of each fold less the mean, in units, with a fit to the other folds
+    error: float
+    deviation: float
+
+
+def choose(problem: Problem, wishes: Wishes, rng: np.random.Generator) -> Tuning:
+    """Alpha, beta and the reliability by hops for reconstructing values."""
+    benches = prepare_benches(problem, rng, progress=wishes.progress)
+    lacking = _lacking(benches)
+    if lacking is not None:
+        return _fallback(problem, wishes, lacking)
+    alphas = ALPHAS if wishes.alpha is None else (wishes.alpha,)
+    trials: dict[float, list[Trial]] = {alpha: [] for alpha in alphas}
+    with progress_bar("tune", len(benches) * len(alphas), show=wishes.progress) as advance:
+        for bench in benches:
+            for alpha in alphas:
+                trials[alpha].append(try_alpha(bench, alpha, wishes.solver, standardize=wishes.standardize))
+                advance(1)
+    judged = [judge(benches, trials[alpha], wishes) for alpha in alphas]
+    best = min(judged, key=lambda one: one.error)
+    means = shrunken_means(problem)
+    return Tuning(
+        objective="values",
+        alpha=best.alpha,
+        beta=best.fit.beta,
+        kappa=best.fit.kappa,
+        center=False,
+        metric=wishes.metric.name,
+        error=best.error,
+        error_of_mean=wishes.metric.over(benches, [np.zeros_like(bench.wanted) for bench in benches])[0],
+        tried=tuple(Tried(one.alpha, one.fit.beta, one.error, one.deviation) for one in judged),
+        n_hidden=sum(len(bench.wanted) for bench in benches),
+        n_folds=len(benches),
+        note="",
+        means=means,
+        calibration=_calibration(problem, benches, best.filled),
+    )
+
+
+def prepare_benches(problem: Problem, rng: np.random.Generator, *, progress: bool = False) -> list[Bench]:
+    """The folds, with what their trials share."""
+    units = ranges(problem.channels)
+    folds: Sequence[Fold] = make_folds(problem, rng, most=FOLDS)
+    benches = [prepare_bench(fold, units, progress=progress) for fold in folds]
+    return [bench for bench in benches if len(bench.wanted)]
+
+
+def judge(benches: list[Bench], trials: list[Trial], wishes: Wishes) -> Judged:
+    """Fit reliability and beta, and estimate the error with fits that did not see the fold they are applied to."""
+    moments = [bench.moments(trial) for bench, trial in zip(benches, trials, strict=True)]
+    total = _total(moments)
+    beta = wishes.beta if trials[0].alpha < 1 else 0.0
+    filled = []
+    for bench, trial, own in zip(benches, trials, moments, strict=True):
+        found = fit(total - own, beta)
+        reliability = found.kappa[np.minimum(bench.levels, LEVELS - 1)]
+        filled.append(reliability * (trial.diffused + found.beta * trial.received))
+    error, deviation = wishes.metric.over(benches, filled)
+    return Judged(trials[0].alpha, fit(total, beta), filled, error, deviation)
+
+
+def _total(moments: list[Moments]) -> Moments:
+    total = moments[0]
+    for more in moments[1:]:
+        total = total + more
+    return total
+
+
+def _calibration(problem: Problem, benches: list[Bench], filled: list[Array]) -> Calibration:
+    def joined(pick: Callable[[Bench], Array]) -> Array:
+        return np.concatenate([pick(bench) for bench in benches])
+
+    wanted = joined(lambda bench: bench.wanted)
+    return calibrate(
+        joined(lambda bench: bench.levels),
+        joined(lambda bench: bench.fold.channels),
+        np.abs(wanted - np.concatenate(filled)),
+        np.abs(wanted),
+        ranges(problem.channels),
+    )
+
+
+def _lacking(benches: list[Bench]) -> str | None:
+    """Why nothing can be learned, or None if something can."""
+    if len(benches) < 2:
+        return "the known cells are too few to hide some of them"
+    n_units = sum(float(bench.weight.sum()) for bench in benches)
+    if n_units < FEWEST_UNITS:
+        return f"only {n_units:.0f} known nodes or cells can be hidden and reached, and {FEWEST_UNITS} are needed"
+    if not any(bench.wanted.any() for bench in benches):
+        return "every known cell holds its channel's mean"
+    return None
+
+
+def _fallback(problem: Problem, wishes: Wishes, note: str) -> Tuning:
+    means = problem.channels.mean.astype(np.float64)
+    return Tuning(
+        objective="values",
+        alpha=DEFAULT_ALPHA if wishes.alpha is None else wishes.alpha,
+        beta=DEFAULT_BETA if wishes.beta is None else wishes.beta,
+        kappa=np.ones(LEVELS),
+        center=False,
+        metric=wishes.metric.name,
+        error=float("nan"),
+        error_of_mean=float("nan"),
+        tried=(),
+        n_hidden=0,
+        n_folds=0,
+        note=note,
+        means=Means(means, 0.0),
+        calibration=None,
+    )
+
+
+def as_representation(tuning: Tuning) -> Tuning:
+    """The same choice without reliability."""
+    return replace(tuning, objective="representation", kappa=np.ones(LEVELS), calibration=None)

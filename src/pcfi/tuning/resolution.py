@@ -1,0 +1,78 @@
+"""Settings with "auto" in them -> settings with numbers, and the tuning that they come from."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi.filling import FILLS
+from pcfi.parameters import Settings
+from pcfi.problem import Problem
+from pcfi.tuning.choice import Wishes, choose, prepare_benches
+from pcfi.tuning.metrics import Metric, read_metric
+from pcfi.tuning.representation import choose_representation
+from pcfi.tuning.result import Tuning, seeded
+from pcfi.tuning.trials import Bench
+
+Array = npt.NDArray[Any]
+
+RIVALS = ("fp", "neighbors", "mean")  # of "pcfi", for method="auto"
+
+
+@dataclass(frozen=True, eq=False)
+class Resolved:
+    """Settings without "auto", and what was learned on the way (None where nothing had to be)."""
+
+    settings: Settings
+    tuning: Tuning | None = None
+
+
+def resolve(problem: Problem, settings: Settings, metric: Metric | None = None) -> Resolved:
+    """Decide everything that the settings leave open."""
+    metric = metric or read_metric("rmse")
+    if settings.method not in ("pcfi", "auto"):
+        return Resolved(replace(settings, alpha=1.0, beta=0.0, standardize=False, center=False))
+    values = settings.aim == "values"
+    standardize = values if settings.standardize is None else settings.standardize
+    settings = replace(settings, standardize=standardize, objective=settings.aim)
+    if not values:
+        return _representation(problem, settings)
+    tuning = choose(problem, _wishes(settings, metric), seeded(settings.random_state))
+    method = settings.method
+    if method == "auto":
+        method = _best_method(problem, settings, metric, tuning)
+    if method != "pcfi":
+        return Resolved(replace(settings, method=method, alpha=1.0, beta=0.0, center=False), tuning)
+    return Resolved(replace(settings, method=method, alpha=tuning.alpha, beta=tuning.beta, center=False), tuning)
+
+
+def _representation(problem: Problem, settings: Settings) -> Resolved:
+    settings = replace(settings, method="pcfi")
+    if not settings.tunes and settings.center in (None, False):
+        return Resolved(replace(settings, center=False))
+    tuning = choose_representation(problem, settings)
+    return Resolved(replace(settings, alpha=tuning.alpha, beta=tuning.beta, center=tuning.center), tuning)
+
+
+def _wishes(settings: Settings, metric: Metric) -> Wishes:
+    alpha, beta = (None if value == "auto" else float(value) for value in (settings.alpha, settings.beta))
+    return Wishes(alpha, beta, bool(settings.standardize), settings.solver, metric, settings.progress)
+
+
+def _best_method(problem: Problem, settings: Settings, metric: Metric, tuning: Tuning) -> str:
+    """The method with the smallest error on the same hidden cells; "pcfi" if there are none."""
+    if tuning.note:
+        return "pcfi"
+    benches = prepare_benches(problem, seeded(settings.random_state))
+    errors = {"pcfi": tuning.error}
+    for method in RIVALS:
+        plain = replace(settings, method=method, alpha=1.0, beta=0.0, unreachable="mean", progress=False)
+        errors[method] = metric.over(benches, [_filled(bench, plain) for bench in benches])[0]
+    return min(errors, key=lambda method: errors[method])
+
+
+def _filled(bench: Bench, settings: Settings) -> Array:
+    """What a method fills into the hidden cells, less the mean, in units."""
+    filled = FILLS[settings.method](bench.fold.problem, settings).values
+    return np.asarray((bench.fold.at(filled) - bench.mean) / bench.unit)

@@ -1,0 +1,100 @@
+"""What tuning found, as data."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi.errors import counted
+from pcfi.tuning.calibration import Calibration
+from pcfi.tuning.means import Means
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One row of the table: an alpha, the beta that is best with it, the error, and its standard error over folds."""
+
+    alpha: float
+    beta: float
+    error: float
+    standard_error: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Tuning:
+    """Parameters chosen without labels, and what spoke for them.
+
+    Attributes
+    ----------
+    objective : {"values", "representation"}
+        What the parameters are for.
+    alpha, beta : float
+        The parameters chosen.
+    kappa : ndarray
+        Reliability by hops: how much of a filled cell's distance from its channel's mean is kept. 1 for known cells and,
+        everywhere, for a representation.
+    center : bool
+        Whether the representation is better used with the channels' means subtracted.
+    metric : str
+        What was made small on the hidden cells.
+    error : float
+        The error to expect in that metric, with channels in units of their range; estimated on hidden cells with
+        parameters that were fitted without them. NaN if nothing was hidden.
+    error_of_mean : float
+        The same for filling in the (shrunken) mean of the channel.
+    tried : tuple of Tried
+        Everything that was tried.
+    n_hidden, n_folds : int
+        Cells that were hidden and judged, and the number of folds.
+    note : str
+        Why nothing was learned and defaults are used; empty if something was.
+    """
+
+    objective: str
+    alpha: float
+    beta: float
+    kappa: Array
+    center: bool
+    metric: str
+    error: float
+    error_of_mean: float
+    tried: tuple[Tried, ...]
+    n_hidden: int
+    n_folds: int
+    note: str
+    means: Means = field(repr=False)
+    calibration: Calibration | None = field(repr=False)
+
+    def __repr__(self) -> str:
+        lines = ["Tuning", f"  objective   {self.objective}", f"  chosen      alpha={self.alpha:g}, beta={self.beta:.3g}"]
+        if self.note:
+            return "\n".join([*lines, f"  note        defaults, because {self.note}"])
+        if not self.tried:
+            return "\n".join([*lines, f"  center      {self.center}"])
+        shown = ", ".join(f"{value:.2f}" for value in self.kappa[1:7])
+        lines += [
+            f"  reliability {shown} at 1 to 6 hops",
+            f"  error       {self.error:.4g} ({self.metric}, in ranges of the channels); of the mean {self.error_of_mean:.4g}",
+            f"  hidden      {counted(self.n_hidden, 'cell')} in {counted(self.n_folds, 'fold')}",
+            "  tried       alpha    beta     error",
+        ]
+        lines += [
+            f"              {one.alpha:<8g} {one.beta:<8.3g} {one.error:.4g} +- {one.standard_error:.1g}"
+            for one in self.tried
+        ]
+        return "\n".join(lines)
+
+    def to_rows(self) -> list[dict[str, float]]:
+        """The table of everything tried, one dictionary per row, as a DataFrame takes it."""
+        return [
+            {"alpha": one.alpha, "beta": one.beta, "error": one.error, "standard_error": one.standard_error}
+            for one in self.tried
+        ]
+
+
+def seeded(random_state: Any) -> np.random.Generator:
+    """Random numbers from a seed, a generator, or None, which is the seed 0: the same call gives the same bits."""
+    return np.random.default_rng(0 if random_state is None else random_state)

@@ -1,0 +1,114 @@
+"""What diffusion with some alpha says about the hidden cells of a fold."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi.channels import Sharing, share, share_factored
+from pcfi.diffusion import Factors, confidence_weighting, diffuse, varies
+from pcfi.hops import Hops, count_hops
+from pcfi.filling import start
+from pcfi.solvers import FixedSteps, Solver, UntilSettled
+from pcfi.tuning.hiding import Fold
+from pcfi.tuning.means import shrunken_means
+from pcfi.tuning.moments import Moments, moments_of
+
+Array = npt.NDArray[Any]
+
+LOOSE = 1e-2  # settled enough to compare parameters, in units of a channel's range
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """Hidden cells of a fold as diffusion fills them, in units of the channels' ranges, less the channels' means.
+
+    Attributes
+    ----------
+    diffused : ndarray
+        d = X-hat - mu of each judged cell.
+    received : ndarray
+        c, what it receives from other channels for beta = 1.
+    """
+
+    alpha: float
+    diffused: Array
+    received: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """A fold with all that its trials share: hops, means, and the judged cells, those that a source can reach.
+
+    Attributes
+    ----------
+    levels : ndarray of int
+        Hops of each judged cell.
+    weight : ndarray
+        Its part of a hidden unit, so that the cells of a unit sum to about 1.
+    unit : ndarray
+        Range of its channel in the whole problem.
+    mean : ndarray
+        Mean of its channel from what the fold leaves known.
+    wanted : ndarray
+        y = (x - mu) / unit.
+    """
+
+    fold: Fold
+    hops: Hops
+    levels: Array
+    weight: Array
+    unit: Array
+    mean: Array
+    wanted: Array
+
+    def moments(self, trial: Trial) -> Moments:
+        """The sums that decide reliability and beta."""
+        return moments_of(self.levels, self.weight, trial.diffused, trial.received, self.wanted)
+
+
+def prepare_bench(fold: Fold, unit_of_channel: Array, *, progress: bool = False) -> Bench:
+    """Count the hops of a fold and work out what all its trials share; cells that no source reaches are dropped."""
+    problem = fold.problem
+    hops = count_hops(problem, progress=progress)
+    codes = hops.codes[fold.nodes, hops.patterns[fold.channels]]
+    reached = codes <= hops.n_levels
+    fold = Fold(problem, fold.nodes[reached], fold.channels[reached], fold.truth[reached])
+    mean, unit = shrunken_means(problem).values[fold.channels], unit_of_channel[fold.channels]
+    sizes = np.bincount(problem.channels.patterns)[problem.channels.patterns]
+    weight = 1.0 / sizes[fold.channels]
+    return Bench(fold, hops, codes[reached].astype(np.int64), weight, unit, mean, (fold.truth - mean) / unit)
+
+
+def try_alpha(bench: Bench, alpha: float, solver: Solver, *, standardize: bool = True) -> Trial:
+    """Diffuse and share, and look at the hidden cells."""
+    fold, hops, problem = bench.fold, bench.hops, bench.fold.problem
+    out = start(problem)
+    weighting = confidence_weighting(problem.graph, hops, alpha)
+    solver = _loosened(solver)
+    sharers = np.flatnonzero(varies(problem, weighting, solver) & (alpha < 1))
+    _, factors = diffuse(problem, hops, weighting, solver, out, keep_factored=sharers)
+    sharing, units = Sharing(alpha, 1.0, standardize), problem.channels.magnitude[sharers]
+    if factors is None:
+        diffused = fold.at(out)
+        if len(sharers) > 1:
+            share(out, hops, sharers, units, sharing)
+    else:
+        diffused = _product(factors, fold, out)
+        share_factored(out, hops, factors, units, sharing, np.unique(fold.nodes))
+    received = fold.at(out) - diffused
+    return Trial(alpha, (diffused - bench.mean) / bench.unit, received / bench.unit)
+
+
+def _loosened(solver: Solver) -> Solver:
+    return solver if isinstance(solver, FixedSteps) else UntilSettled(max(LOOSE, solver.rtol), solver.max_steps)
+
+
+def _product(factors: Factors, fold: Fold, out: Array) -> Array:
+    """The hidden cells of channels kept as factors; the other channels are in `out`."""
+    nodes, place = np.unique(fold.nodes, return_inverse=True)
+    values = np.array(out[nodes], dtype=np.float64)
+    product = (factors.influence[nodes] @ factors.known).astype(np.float64) + factors.shift
+    values[:, factors.channels] = np.clip(product, *factors.bounds.astype(np.float64))
+    return np.asarray(values[place, fold.channels])
