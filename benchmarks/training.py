@@ -10,8 +10,8 @@ from common import answer
 from torch import nn
 from torch_geometric.nn import GCNConv
 
-from pcfi.experiments.runs import Run
 from pcfi.experiments.learning.tasks import constant_features, learn
+from pcfi.experiments.runs import Run
 from pcfi.experiments.setting import Setting, make_setting
 from pcfi.experiments.systems import system
 

@@ -2,7 +2,7 @@
 
 >>> import numpy as np, pcfi
 >>> features = np.array([[1.0], [np.nan], [3.0]])
->>> pcfi.impute(features, [[0, 1], [1, 2]]).values.ravel()
+>>> pcfi.impute(features, [[0, 1], [1, 2]], alpha=0.5, beta=0.1).values.ravel()
 array([1., 2., 3.])
 """
 
@@ -20,6 +20,7 @@ from pcfi.errors import (
     UnreachableWarning,
     UnsupportedTypeError,
 )
+from pcfi.evaluation import Evaluation, evaluate
 from pcfi.graphs import Graph, prepare_graph
 from pcfi.hops import UNREACHABLE
 from pcfi.imputation import impute
@@ -30,6 +31,7 @@ from pcfi.tuning import Tuning, tune
 __all__ = [
     "UNREACHABLE",
     "DivergenceError",
+    "Evaluation",
     "FeatureError",
     "FixedSteps",
     "Graph",
@@ -46,6 +48,7 @@ __all__ = [
     "UnreachableWarning",
     "UnsupportedTypeError",
     "UntilSettled",
+    "evaluate",
     "impute",
     "prepare_graph",
     "tune",

@@ -43,7 +43,7 @@ def _pcfi(problem: Problem, settings: Settings) -> Filled:
         keep_factored=sharers,
         progress=settings.progress,
     )
-    sharing = Sharing(settings.alpha, settings.beta, settings.standardize)
+    sharing = Sharing(settings.alpha, settings.beta, bool(settings.standardize))
     units = problem.channels.magnitude[sharers]
     if factors is not None:
         share_factored(out, hops, factors, units, sharing)
@@ -137,6 +137,7 @@ def _refuse_unreachable(n_cells: int, problem: Problem, settings: Settings) -> N
 
 
 def unreachable_text(n_cells: int, problem: Problem) -> str:
+    """How many missing cells are unreachable, in words."""
     text = f"{n_cells:,} of {problem.n_missing:,} missing cells cannot be reached from any known cell of their channel"
     n_empty = int((problem.channels.n_known == 0).sum())
     return f"{text} ({counted(n_empty, 'channel')} without any known value)" if n_empty else text

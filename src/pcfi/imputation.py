@@ -73,7 +73,7 @@ def impute(
         True for values, and False, as in the paper, for a representation.
     center : bool or "auto", default=None
         Whether `representation` of the result is less the channels' means, which helps networks where these are large.
-        "auto" decides by their size. None is "auto" for a representation with alpha or beta "auto", and False otherwise.
+        "auto" decides by their size. None is "auto" for a representation with alpha or beta "auto", else False.
     unreachable : {"mean", "zero", "nan", "error"}, default="mean"
         What a missing cell gets that no source can reach: the mean of its channel's known values (0 if it has none;
         shrunk like all means for values), 0, NaN, or an error for the whole call.
@@ -118,12 +118,17 @@ def impute(
         center=center,
         random_state=random_state,
     )
-    problem = read_problem(features, graph, known, directed=settings.directed)
+    return complete(read_problem(features, graph, known, directed=settings.directed), settings, stacklevel=3)
+
+
+def complete(problem: Problem, settings: Settings, *, stacklevel: int = 2) -> Imputation:
+    """Fill a checked problem: decide what is open, run the stages, say how it went."""
     refuse_if_too_large(problem, settings)
     with compile_notice(show=settings.progress):
         resolved = resolve(problem, settings)
         filled = _fill(problem, resolved)
-    return _report(problem, resolved, filled, _status(resolved.settings, filled, problem.n_missing))
+    status = _status(resolved.settings, filled, problem.n_missing)
+    return _report(problem, resolved, filled, status, stacklevel + 1)
 
 
 def _fill(problem: Problem, resolved: Resolved) -> Filled:
@@ -164,24 +169,24 @@ def _status(settings: Settings, filled: Filled, n_missing: int) -> str:
     return f"Not settled after {steps}: {further}."
 
 
-def _report(problem: Problem, resolved: Resolved, filled: Filled, status: str) -> Imputation:
+def _report(problem: Problem, resolved: Resolved, filled: Filled, status: str, stacklevel: int) -> Imputation:
     settings, tuning = resolved.settings, resolved.tuning
     outcome = filled.outcome or Outcome()
     solver = settings.solver
     converged = isinstance(solver, FixedSteps) or outcome.residual <= solver.rtol
     if not converged:
         advice = "raise max_steps or loosen rtol" + (", or use a smaller alpha" if settings.method == "pcfi" else "")
-        warnings.warn(f"{status} To settle it, {advice}.", NotSettledWarning, stacklevel=3)
+        warnings.warn(f"{status} To settle it, {advice}.", NotSettledWarning, stacklevel=stacklevel)
     is_pcfi = settings.method == "pcfi"
     if tuning is not None and tuning.note and problem.n_missing:
         text = f"alpha={tuning.alpha:g}, beta={tuning.beta:g} and no shrinking were used by default: {tuning.note}"
-        warnings.warn(text, TuningWarning, stacklevel=3)
+        warnings.warn(text, TuningWarning, stacklevel=stacklevel)
     empty = (problem.channels.n_known == 0) & (settings.method != "zero") & (problem.n_missing > 0)
     n_unreachable = filled.hops.unreachable_cells if filled.hops is not None else int(empty.sum()) * len(problem.values)
     if n_unreachable:
         filling = {"mean": "their channel's mean (0 if it has none)", "zero": "0", "nan": "NaN"}[settings.unreachable]
         text = unreachable_text(n_unreachable, problem)
-        warnings.warn(f"{text}; they hold {filling}", UnreachableWarning, stacklevel=3)
+        warnings.warn(f"{text}; they hold {filling}", UnreachableWarning, stacklevel=stacklevel)
     return Imputation(
         values=problem.restore(filled.values),
         method=settings.method,

@@ -104,8 +104,9 @@ class Imputation:
         return np.asarray(self._hops.look_up(factors) * self._calibration.scale)
 
     def interval(self, coverage: float = 0.9) -> tuple[Array, Array]:
-        """Lowest and highest value of every cell that is right with a probability of `coverage`, as learned from hidden
-        cells; known cells have their value twice.
+        """Lowest and highest value of every cell: the truth is between them with a probability of `coverage`.
+
+        Learned from known cells that were hidden. Known cells have their value twice.
         """
         if not 0 < coverage < 1:
             raise ParameterError(f"coverage must be a number between 0 and 1 (both excluded), got {coverage!r}")

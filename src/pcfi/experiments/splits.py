@@ -38,7 +38,7 @@ class EdgeSplit:
 def split_nodes(dataset: Dataset, rng: np.random.Generator) -> NodeSplit:
     """The paper's split: the data set's own; thirds for the synthetic graphs; else 1,500 development nodes at random,
     of them 20 per class for training and the rest for validation, and all other nodes for testing.
-    """  # noqa: D205, D209
+    """  # noqa: D205
     if dataset.split is not None:
         return NodeSplit(**dataset.split)
     order = rng.permutation(dataset.n_nodes)

@@ -1,7 +1,7 @@
 """The choice of parameters without labels: hide known cells, fill them in, and take what does it best."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from pcfi.problem import Problem
 from pcfi.progress import progress_bar
 from pcfi.solvers import Solver
-from pcfi.tuning.calibration import Calibration, calibrate
+from pcfi.tuning.calibration import Calibration, Errors, calibrate
 from pcfi.tuning.hiding import Fold, make_folds
 from pcfi.tuning.means import Means, ranges, shrunken_means
 from pcfi.tuning.metrics import Metric
@@ -73,7 +73,7 @@ def choose(problem: Problem, wishes: Wishes, rng: np.random.Generator) -> Tuning
         center=False,
         metric=wishes.metric.name,
         error=best.error,
-        error_of_mean=wishes.metric.over(benches, [np.zeros_like(bench.wanted) for bench in benches])[0],
+        error_of_mean=wishes.metric.over([bench.compared(np.zeros_like(bench.wanted)) for bench in benches])[0],
         tried=tuple(Tried(one.alpha, one.fit.beta, one.error, one.deviation) for one in judged),
         n_hidden=sum(len(bench.wanted) for bench in benches),
         n_folds=len(benches),
@@ -101,7 +101,8 @@ def judge(benches: list[Bench], trials: list[Trial], wishes: Wishes) -> Judged:
         found = fit(total - own, beta)
         reliability = found.kappa[np.minimum(bench.levels, LEVELS - 1)]
         filled.append(reliability * (trial.diffused + found.beta * trial.received))
-    error, deviation = wishes.metric.over(benches, filled)
+    compared = [bench.compared(values) for bench, values in zip(benches, filled, strict=True)]
+    error, deviation = wishes.metric.over(compared)
     return Judged(trials[0].alpha, fit(total, beta), filled, error, deviation)
 
 
@@ -113,17 +114,12 @@ def _total(moments: list[Moments]) -> Moments:
 
 
 def _calibration(problem: Problem, benches: list[Bench], filled: list[Array]) -> Calibration:
-    def joined(pick: Callable[[Bench], Array]) -> Array:
-        return np.concatenate([pick(bench) for bench in benches])
-
-    wanted = joined(lambda bench: bench.wanted)
-    return calibrate(
-        joined(lambda bench: bench.levels),
-        joined(lambda bench: bench.fold.channels),
-        np.abs(wanted - np.concatenate(filled)),
-        np.abs(wanted),
-        ranges(problem.channels),
-    )
+    errors = []
+    for bench, values in zip(benches, filled, strict=True):
+        ratio = bench.unit / bench.error_unit
+        parts = (np.abs(bench.wanted - values) * ratio, np.abs(bench.wanted) * ratio)
+        errors.append(Errors(bench.levels, bench.fold.channels, *parts))
+    return calibrate(errors, ranges(problem.channels))
 
 
 def _lacking(benches: list[Bench]) -> str | None:
@@ -156,8 +152,3 @@ def _fallback(problem: Problem, wishes: Wishes, note: str) -> Tuning:
         means=Means(means, 0.0),
         calibration=None,
     )
-
-
-def as_representation(tuning: Tuning) -> Tuning:
-    """The same choice without reliability."""
-    return replace(tuning, objective="representation", kappa=np.ones(LEVELS), calibration=None)

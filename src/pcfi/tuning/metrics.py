@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,33 +14,18 @@ Array = npt.NDArray[Any]
 METRICS = ("rmse", "mae", "cosine")
 
 
-class Hidden(Protocol):
-    """Hidden cells: what they are, less the mean of their channel, in units of its range, and where they are."""
-
-    wanted: Array
-    mean: Array
-    unit: Array
-    fold: Any
-
-
 @dataclass(frozen=True)
 class Metric:
-    """A metric by name: `of(truth, filled, nodes)`; `pool` makes one number of those of all folds."""
+    """A metric by name: `of(truth, filled, nodes)`, cell by cell; `squared` if squares of it can be averaged."""
 
     name: str
     of: Callable[[Array, Array, Array], float]
     squared: bool = False
 
-    def over(self, hidden: Sequence[Hidden], filled: Sequence[Array]) -> tuple[float, float]:
-        """The metric over all folds, and its standard error from their differences (0 with a single fold)."""
-        sizes = np.array([len(cells.wanted) for cells in hidden], dtype=np.float64)
-        offsets = [cells.mean / cells.unit for cells in hidden]
-        each = np.array(
-            [
-                self.of(cells.wanted + offset, values + offset, cells.fold.nodes)
-                for cells, values, offset in zip(hidden, filled, offsets, strict=True)
-            ]
-        )
+    def over(self, folds: Sequence[tuple[Array, Array, Array]]) -> tuple[float, float]:
+        """The metric over truth, filled and nodes of all folds, and its standard error from their differences."""
+        each = np.array([self.of(*fold) for fold in folds])
+        sizes = np.array([len(truth) for truth, _, _ in folds], dtype=np.float64)
         spread = float(each.std(ddof=1) / np.sqrt(len(each))) if len(each) > 1 else 0.0
         if self.squared:
             return float(np.sqrt(np.average(each**2, weights=sizes))), spread
@@ -74,4 +59,4 @@ def cosines(truth: Array, filled: Array, nodes: Array) -> Array:
         np.bincount(place, weights=part) for part in (truth * filled, truth * truth, filled * filled)
     )
     sizes = np.sqrt(left * right)
-    return np.divide(products, sizes, out=np.zeros_like(products), where=sizes > 0)
+    return np.asarray(np.divide(products, sizes, out=np.zeros_like(products), where=sizes > 0))

@@ -74,8 +74,8 @@ def fit(moments: Moments, beta: float | None = None) -> Fit:
     kappa = _kappa(moments, found, n_units)
     for _ in range(ROUNDS if beta is None else 0):
         slope = float((kappa * moments.cy - kappa**2 * moments.dc).sum())
-        prior = PRIOR_UNITS / n_units * float((kappa**2 * moments.cc).sum())
-        curve = float((kappa**2 * moments.cc).sum()) + prior
+        # the prior does not shrink with kappa: else beta could grow without bound where kappa vanishes
+        curve = float(((kappa**2 + PRIOR_UNITS / n_units) * moments.cc).sum())
         better = max(0.0, slope / curve) if curve > 0 else 0.0
         settled = abs(better - found) <= 1e-4 * max(1.0, found)
         found = better

@@ -68,7 +68,7 @@ def _best_method(problem: Problem, settings: Settings, metric: Metric, tuning: T
     errors = {"pcfi": tuning.error}
     for method in RIVALS:
         plain = replace(settings, method=method, alpha=1.0, beta=0.0, unreachable="mean", progress=False)
-        errors[method] = metric.over(benches, [_filled(bench, plain) for bench in benches])[0]
+        errors[method] = metric.over([bench.compared(_filled(bench, plain)) for bench in benches])[0]
     return min(errors, key=lambda method: errors[method])
 
 

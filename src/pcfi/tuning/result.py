@@ -34,8 +34,8 @@ class Tuning:
     alpha, beta : float
         The parameters chosen.
     kappa : ndarray
-        Reliability by hops: how much of a filled cell's distance from its channel's mean is kept. 1 for known cells and,
-        everywhere, for a representation.
+        Reliability by hops: how much of a filled cell's distance from its channel's mean is kept. 1 for known cells,
+        and everywhere for a representation.
     center : bool
         Whether the representation is better used with the channels' means subtracted.
     metric : str
@@ -69,23 +69,25 @@ class Tuning:
     calibration: Calibration | None = field(repr=False)
 
     def __repr__(self) -> str:
-        lines = ["Tuning", f"  objective   {self.objective}", f"  chosen      alpha={self.alpha:g}, beta={self.beta:.3g}"]
+        facts = [("objective", self.objective), ("chosen", f"alpha={self.alpha:g}, beta={self.beta:.3g}")]
         if self.note:
-            return "\n".join([*lines, f"  note        defaults, because {self.note}"])
-        if not self.tried:
-            return "\n".join([*lines, f"  center      {self.center}"])
-        shown = ", ".join(f"{value:.2f}" for value in self.kappa[1:7])
-        lines += [
-            f"  reliability {shown} at 1 to 6 hops",
-            f"  error       {self.error:.4g} ({self.metric}, in ranges of the channels); of the mean {self.error_of_mean:.4g}",
-            f"  hidden      {counted(self.n_hidden, 'cell')} in {counted(self.n_folds, 'fold')}",
-            "  tried       alpha    beta     error",
-        ]
-        lines += [
-            f"              {one.alpha:<8g} {one.beta:<8.3g} {one.error:.4g} +- {one.standard_error:.1g}"
-            for one in self.tried
-        ]
-        return "\n".join(lines)
+            facts.append(("note", f"defaults, because {self.note}"))
+        elif self.objective == "representation":
+            facts.append(("center", str(self.center)))
+        else:
+            shown = ", ".join(f"{value:.2f}" for value in self.kappa[1:7])
+            unit = f"{self.metric}, channels in units of their range"
+            facts += [
+                ("reliability", f"{shown} at 1 to 6 hops"),
+                ("error", f"{self.error:.4g}; of the mean {self.error_of_mean:.4g} ({unit})"),
+                ("hidden", f"{counted(self.n_hidden, 'cell')} in {counted(self.n_folds, 'fold')}"),
+                ("tried", "alpha    beta     error"),
+            ]
+            facts += [
+                ("", f"{one.alpha:<8g} {one.beta:<8.3g} {one.error:.4g} +- {one.standard_error:.1g}")
+                for one in self.tried
+            ]
+        return "Tuning\n" + "\n".join(f"  {name:<12}{text}" for name, text in facts)
 
     def to_rows(self) -> list[dict[str, float]]:
         """The table of everything tried, one dictionary per row, as a DataFrame takes it."""

@@ -8,16 +8,18 @@ import numpy.typing as npt
 
 from pcfi.channels import Sharing, share, share_factored
 from pcfi.diffusion import Factors, confidence_weighting, diffuse, varies
-from pcfi.hops import Hops, count_hops
 from pcfi.filling import start
+from pcfi.hops import Hops, count_hops
 from pcfi.solvers import FixedSteps, Solver, UntilSettled
 from pcfi.tuning.hiding import Fold
-from pcfi.tuning.means import shrunken_means
+from pcfi.tuning.means import ranges, shrunken_means
 from pcfi.tuning.moments import Moments, moments_of
 
 Array = npt.NDArray[Any]
 
 LOOSE = 1e-2  # settled enough to compare parameters, in units of a channel's range
+
+FEW_KNOWN = 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +51,9 @@ class Bench:
         Its part of a hidden unit, so that the cells of a unit sum to about 1.
     unit : ndarray
         Range of its channel in the whole problem.
+    error_unit : ndarray
+        What its error is measured in: `unit`, or, where a channel has so few known cells that the hidden one may have
+        made its range, the range of what the fold leaves known.
     mean : ndarray
         Mean of its channel from what the fold leaves known.
     wanted : ndarray
@@ -60,8 +65,14 @@ class Bench:
     levels: Array
     weight: Array
     unit: Array
+    error_unit: Array
     mean: Array
     wanted: Array
+
+    def compared(self, filled: Array) -> tuple[Array, Array, Array]:
+        """Truth, filled and nodes as a metric takes them; `filled` is less the mean, in units, like `wanted`."""
+        offset = self.mean / self.unit
+        return self.wanted + offset, filled + offset, self.fold.nodes
 
     def moments(self, trial: Trial) -> Moments:
         """The sums that decide reliability and beta."""
@@ -78,7 +89,10 @@ def prepare_bench(fold: Fold, unit_of_channel: Array, *, progress: bool = False)
     mean, unit = shrunken_means(problem).values[fold.channels], unit_of_channel[fold.channels]
     sizes = np.bincount(problem.channels.patterns)[problem.channels.patterns]
     weight = 1.0 / sizes[fold.channels]
-    return Bench(fold, hops, codes[reached].astype(np.int64), weight, unit, mean, (fold.truth - mean) / unit)
+    narrow = (problem.channels.n_known < FEW_KNOWN) & ~problem.channels.constant
+    error_unit = np.where(narrow, ranges(problem.channels), unit_of_channel)[fold.channels]
+    levels, wanted = codes[reached].astype(np.int64), (fold.truth - mean) / unit
+    return Bench(fold, hops, levels, weight, unit, error_unit, mean, wanted)
 
 
 def try_alpha(bench: Bench, alpha: float, solver: Solver, *, standardize: bool = True) -> Trial:
