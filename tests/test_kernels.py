@@ -15,7 +15,7 @@ from pcfi._kernels.search import Sources, search
 from pcfi._kernels.survey import Facts, copy_known, survey
 from pcfi._kernels.sweeping import order_by_hops
 from pcfi._kernels.teams import Team, part_by_edges
-from pcfi._kernels.vectors import larger, load, magnitude, splat, store, where_positive
+from pcfi._kernels.vectors import count_nan, larger, load, magnitude, splat, store, where_number, where_positive
 from pcfi.graphs import prepare_graph
 from pcfi.hops import UNREACHABLE, count_hops
 from pcfi.problem import read_problem
@@ -60,6 +60,20 @@ def test_nan_wins_a_comparison_so_that_it_cannot_hide():
     a[0], a[1] = 1.0, np.nan
     compute(a, out)
     assert np.isnan(out).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_lanes_without_a_number_are_counted_and_replaced(dtype):
+    @numba.njit
+    def compute(a, b, out):
+        store(out, 0, where_number(load(a, 0), load(a, 0), load(b, 0)))
+        return count_nan(load(a, 0))
+
+    a, b, out = (aligned_block(1, dtype) for _ in range(3))
+    a[0], b[0] = 1.0, 5.0
+    a[0, [1, 4]], a[0, 2] = np.nan, np.inf
+    assert compute(a, b, out) == 2
+    np.testing.assert_array_equal(out, np.where(np.isnan(a), b, a))
 
 
 def test_block_rows_lie_on_cache_lines():

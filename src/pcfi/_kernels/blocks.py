@@ -111,6 +111,18 @@ def _choose_sum(links, block, node):
     return _far_sum if links.instance_class is FarLinks else _near_sum
 
 
+def ask_ahead(links: Any, block: Array, edge: int) -> None:
+    """Ask for the row that `AHEAD` edges later will be read, if the block outgrows the cache; for kernels only."""
+    raise NotImplementedError("ask_ahead works inside compiled kernels only")
+
+
+@overload(ask_ahead, jit_options={"forceinline": True}, strict=False)
+def _choose_ask(links, block, edge):
+    if links.instance_class is FarLinks:
+        return lambda links, block, edge: prefetch(block, links.indices[min(edge + AHEAD, len(links.indices) - 1)])
+    return lambda links, block, edge: None
+
+
 @compiled
 def open_block(values, codes, columns, scale, cells, rows, first, last):
     """Fill `cells` from the features of the nodes from `first` to `last`.

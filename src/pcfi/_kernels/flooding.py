@@ -6,73 +6,66 @@ edge would move so little in a step that it could be taken for settled.
 
 import numpy as np
 
+from pcfi._kernels.blocks import ask_ahead
 from pcfi._kernels.compiling import compiled
 from pcfi._kernels.teams import meet, part_by_edges, part_of
-from pcfi._kernels.vectors import load, splat, store, where_positive
+from pcfi._kernels.vectors import count_nan, load, splat, store, where_number, where_positive
 
 
 @compiled
-def flood(links, rows, free, levels, block, team, waiting):
+def flood(links, rows, free, other, block, team, reached):
     """Fill the free cells of `block`, which holds the known values, sweep by sweep.
 
-    `levels` is a block to work in: in which sweep a cell was reached. `waiting`, of shape (2, team.size), is shared.
+    A sweep looks at what the sweeps before it left, so the order of nodes does not matter: new values go to `other`, a
+    block to work in, until everybody is done. NaN marks cells without a value; what no sweep reaches is 0 in the end.
+    `reached`, of shape (2, team.size), is shared.
     """
-    zero, one = splat(free, 0.0), splat(free, 1.0)
+    nothing, zero = splat(free, np.nan), splat(free, 0.0)
     first, last = part_of(free.shape[0], team)
     for node in range(first, last):
-        store(levels, node, where_positive(load(free, node), zero, one))
+        store(block, node, where_positive(load(free, node), nothing, load(block, node)))
     meet(team)
-    first, last = part_by_edges(links.indptr, rows, 1, team)
-    pending = rows[first:last].copy()
-    left_before = np.int64(-1)
-    sweep = 1
+    start, end = part_by_edges(links.indptr, rows, 1, team)
+    pending = rows[start:end].copy()
+    sweep = 0
     while not team.stop[0]:
-        sweep += 1
+        for node in pending:
+            _listen(links, node, block, other)
+        meet(team)
         left, count = 0, 0
         for node in pending:
-            _reach(links, node, sweep, levels, block)
-            waits = _waiting(free, levels, node)
-            count += waits
-            if waits:
+            waiting = count_nan(load(other, node))
+            count += count_nan(load(block, node)) - waiting
+            store(block, node, load(other, node))
+            if waiting:
                 pending[left] = node
                 left += 1
         pending = pending[:left]
-        waiting[sweep % 2, team.rank] = count
+        reached[sweep % 2, team.rank] = count
         meet(team)
-        left_now = waiting[sweep % 2].sum()
-        if left_now in (0, left_before):
+        if not reached[sweep % 2].sum():
             break
-        left_before = left_now
+        sweep += 1
+    for node in range(first, last):
+        row = load(block, node)
+        store(block, node, where_number(row, row, zero))
 
 
 @compiled
-def _reach(links, node, sweep, levels, block):
-    """Give the lanes of `node` without a value the mean of the neighbours that had one before this sweep."""
-    zero, one = splat(block, 0.0), splat(block, 1.0)
-    now = splat(block, sweep)
-    before = load(levels, node)
+def _listen(links, node, block, other):
+    """`other` = the row of `node`, its lanes without a value filled with the mean of the neighbours that have one."""
+    nothing, zero, one = splat(block, np.nan), splat(block, 0.0), splat(block, 1.0)
     heard, total = zero, zero
     weighted = links.weights.size > 0
     for edge in range(links.indptr[node], links.indptr[node + 1]):
-        neighbour = links.indices[edge]
-        level = load(levels, neighbour)
-        weight = splat(block, links.weights[edge]) if weighted else one
-        weight = where_positive(level, where_positive(now - level, weight, zero), zero)
+        ask_ahead(links, block, edge)
+        value = load(block, links.indices[edge])
+        weight = where_number(value, splat(block, links.weights[edge]) if weighted else one, zero)
         heard = heard + weight
-        total = total + weight * load(block, neighbour)
-    mean = total / where_positive(heard, heard, one)
-    fresh = where_positive(before, zero, where_positive(heard, now, zero))
-    store(block, node, where_positive(fresh, mean, load(block, node)))
-    store(levels, node, before + fresh)
-
-
-@compiled
-def _waiting(free, levels, node):
-    """How many free lanes of `node` have no value yet."""
-    count = 0
-    for lane in range(free.shape[1]):
-        count += free[node, lane] > 0 and not levels[node, lane] > 0
-    return count
+        total = total + weight * where_number(value, value, zero)
+    mean = where_positive(heard, total / where_positive(heard, heard, one), nothing)
+    own = load(block, node)
+    store(other, node, where_number(own, own, mean))
 
 
 @compiled

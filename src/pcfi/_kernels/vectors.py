@@ -167,6 +167,27 @@ def where_positive(typing: Any, test: Any, chosen: Any, otherwise: Any) -> Any:
     return chosen(test, chosen, otherwise), build
 
 
+@intrinsic
+def where_number(typing: Any, test: Any, chosen: Any, otherwise: Any) -> Any:
+    """`chosen` in the lanes where `test` is a number, `otherwise` where it is NaN."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.select(builder.fcmp_ordered("ord", args[0], args[0]), args[1], args[2])
+
+    return chosen(test, chosen, otherwise), build
+
+
+@intrinsic
+def count_nan(typing: Any, vector: Any) -> Any:
+    """How many lanes are NaN."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        bits = builder.bitcast(builder.fcmp_unordered("uno", args[0], args[0]), ir.IntType(vector.lanes))
+        return builder.zext(builder.ctpop(bits), ir.IntType(64))
+
+    return types.int64(vector), build
+
+
 # Of bytes: unsigned integers that stop at their largest value instead of wrapping round.
 
 

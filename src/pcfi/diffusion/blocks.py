@@ -195,6 +195,7 @@ def _settle(job: Job, links: AnyLinks, block: Block, goal: Goal, workers: Worker
             # the flood made means of values; where scaled values are means of their neighbours it is done
             scale_rows(block.rows[first:last], block.diagonal, block.scales, block.solution)
         first, last = part_of(len(direction), team)
+        residual[first:last] = 0
         direction[first:last] = 0
         steps = np.zeros(direction.shape[1], dtype=np.int64)
         largest = np.zeros((1, direction.shape[1]), dtype=job.dtype)
