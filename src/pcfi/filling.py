@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pcfi.channels import Sharing, share, share_factored
-from pcfi.diffusion import Outcome, confidence_weighting, degree_weighting, diffuse, varies
-from pcfi.errors import UnreachableError, counted
-from pcfi.hops import Hops, count_hops
-from pcfi.neighbors import fill_from_neighbors
+from pcfi.diffusion import Outcome, confidence_weighting, degree_weighting, varies
+from pcfi.engines import Engine
+from pcfi.errors import DivergenceError, UnreachableError, counted
+from pcfi.hops import Hops
 from pcfi.parameters import Settings
-from pcfi.problem import SMALL, Problem
+from pcfi.problem import Problem
 
 Array = npt.NDArray[Any]
 
@@ -27,65 +26,47 @@ class Filled:
     hops: Hops | None = None
 
 
-def _pcfi(problem: Problem, settings: Settings) -> Filled:
-    hops = _hops(problem, settings)
-    out = start(problem)
+def _pcfi(problem: Problem, settings: Settings, engine: Engine) -> Filled:
+    hops = _hops(problem, settings, engine)
+    out = engine.start(problem, problem.channels.mean)
     weighting = confidence_weighting(problem.graph, hops, settings.alpha)
     shares = settings.beta > 0 and settings.alpha < 1
     sharers = np.flatnonzero(varies(problem, weighting, settings.solver) & shares)
-    outcome, factors = diffuse(
-        problem,
-        hops,
-        weighting,
-        settings.solver,
-        out,
-        self_loops=settings.self_loops,
-        keep_factored=sharers,
-        progress=settings.progress,
-    )
-    sharing = Sharing(settings.alpha, settings.beta, bool(settings.standardize))
-    units = problem.channels.magnitude[sharers]
-    if factors is not None:
-        share_factored(out, hops, factors, units, sharing)
-    elif len(sharers) > 1:
-        share(out, hops, sharers, units, sharing, progress=settings.progress)
-    return Filled(_place_unreachable(problem, settings, hops, out), outcome, hops)
+    outcome, factors = engine.diffuse(problem, hops, weighting, settings, out, sharers)
+    _refuse_divergence(outcome)
+    engine.share(problem, hops, settings, sharers, factors, out)
+    _place_unreachable(problem, settings, engine, hops, out)
+    return Filled(out, outcome, hops)
 
 
-def _feature_propagation(problem: Problem, settings: Settings) -> Filled:
-    hops = _hops(problem, settings)
-    out = start(problem)
+def _feature_propagation(problem: Problem, settings: Settings, engine: Engine) -> Filled:
+    hops = _hops(problem, settings, engine)
+    out = engine.start(problem, problem.channels.mean)
     weighting = degree_weighting(problem.graph, hops, settings.self_loops)
-    outcome, _ = diffuse(
-        problem,
-        hops,
-        weighting,
-        settings.solver,
-        out,
-        self_loops=settings.self_loops,
-        progress=settings.progress,
-    )
-    return Filled(_place_unreachable(problem, settings, hops, out), outcome, hops)
+    outcome, _ = engine.diffuse(problem, hops, weighting, settings, out, sharers=None)
+    _refuse_divergence(outcome)
+    _place_unreachable(problem, settings, engine, hops, out)
+    return Filled(out, outcome, hops)
 
 
-def _neighbors(problem: Problem, settings: Settings) -> Filled:
-    filled = _mean(problem, settings)
-    fill_from_neighbors(problem, filled.values)
+def _neighbors(problem: Problem, settings: Settings, engine: Engine) -> Filled:
+    filled = _mean(problem, settings, engine)
+    engine.fill_from_neighbors(problem, filled.values)
     return filled
 
 
-def _mean(problem: Problem, settings: Settings) -> Filled:
+def _mean(problem: Problem, settings: Settings, engine: Engine) -> Filled:
     empty = problem.channels.n_known == 0
     _refuse_unreachable(int(empty.sum()) * len(problem.values), problem, settings)
     fill = np.where(empty, _policy_values(problem, settings), problem.channels.mean)
-    return Filled(start(problem, fill))
+    return Filled(engine.start(problem, fill))
 
 
-def _zero(problem: Problem, _settings: Settings) -> Filled:
-    return Filled(start(problem, np.zeros(problem.values.shape[1])))
+def _zero(problem: Problem, _settings: Settings, engine: Engine) -> Filled:
+    return Filled(engine.start(problem, np.zeros(problem.values.shape[1])))
 
 
-FILLS: dict[str, Callable[[Problem, Settings], Filled]] = {
+FILLS: dict[str, Callable[[Problem, Settings, Engine], Filled]] = {
     "pcfi": _pcfi,
     "fp": _feature_propagation,
     "neighbors": _neighbors,
@@ -94,34 +75,23 @@ FILLS: dict[str, Callable[[Problem, Settings], Filled]] = {
 }
 
 
-def _hops(problem: Problem, settings: Settings) -> Hops:
-    hops = count_hops(problem, progress=settings.progress)
+def _hops(problem: Problem, settings: Settings, engine: Engine) -> Hops:
+    hops = engine.count_hops(problem, settings)
     _refuse_unreachable(hops.unreachable_cells, problem, settings)
     return hops
 
 
-def start(problem: Problem, fill: Array | None = None) -> Array:
-    """A new array with the known values, and `fill` (by default the mean) in the missing cells of each channel."""
-    from pcfi._kernels.survey import copy_known
-    from pcfi._kernels.threads import run_rows
-
-    filling = (problem.channels.mean if fill is None else fill).astype(problem.values.dtype)
-    out = np.empty_like(problem.values)
-    run_rows(
-        len(out),
-        lambda first, last: copy_known(problem.values, problem.mask, filling, first, last, out),
-        inline=out.size < SMALL,
-    )
-    return out
+def _refuse_divergence(outcome: Outcome) -> None:
+    if not np.isfinite(outcome.residual):
+        raise DivergenceError(
+            "the diffusion left the finite numbers: the known values or the edge weights span too many magnitudes"
+        )
 
 
-def _place_unreachable(problem: Problem, settings: Settings, hops: Hops, out: Array) -> Array:
+def _place_unreachable(problem: Problem, settings: Settings, engine: Engine, hops: Hops, out: Array) -> None:
     """Put what the policy says into the unreachable cells (they hold the mean until now)."""
     if hops.unreachable_cells and settings.unreachable != "mean":
-        fill = _policy_values(problem, settings).astype(out.dtype)
-        for channel in np.flatnonzero(hops.n_unreachable[hops.patterns]):
-            out[hops.codes[:, hops.patterns[channel]] > hops.n_levels, channel] = fill[channel]
-    return out
+        engine.place_unreachable(hops, _policy_values(problem, settings), out)
 
 
 def _policy_values(problem: Problem, settings: Settings) -> Array:

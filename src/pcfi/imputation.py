@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pcfi.diffusion import Outcome
-from pcfi.errors import NotSettledWarning, TuningWarning, UnreachableWarning, counted
+from pcfi.engines import engine_of
+from pcfi.errors import NotSettledWarning, PcfiWarning, TuningWarning, UnreachableWarning, counted
 from pcfi.filling import FILLS, Filled, unreachable_text
 from pcfi.graphs import GraphLike
 from pcfi.hops import Hops
@@ -18,7 +19,6 @@ from pcfi.progress import compile_notice
 from pcfi.result import Imputation
 from pcfi.solvers import FixedSteps, Solver, UntilSettled
 from pcfi.tuning import Resolved, resolve
-from pcfi.tuning.values import shrink
 
 Array = npt.NDArray[Any]
 
@@ -46,9 +46,10 @@ def impute(
     Parameters
     ----------
     features : array of shape (n_nodes, n_channels)
-        numpy (float32, float64; integers are all known), nested lists, or scipy sparse together with `known`.
-        NaN is missing unless `known` is given.
-    graph : scipy sparse adjacency, (2, E) edge index, (edge_index, weights), or Graph
+        numpy (float32, float64; integers are all known), nested lists, torch tensors, or scipy sparse together with
+        `known`. NaN is missing unless `known` is given. Tensors come back as tensors, detached, on their device; those
+        on the CPU are read without a copy.
+    graph : scipy or torch sparse adjacency, (2, E) edge index, (edge_index, weights), PyG Data, or Graph
         See `prepare_graph`.
     method : {"pcfi", "fp", "neighbors", "mean", "zero", "auto"}, default="pcfi"
         PCFI; Feature Propagation; the mean of the known neighbours (the channel's mean where there is none); the
@@ -118,33 +119,31 @@ def impute(
         center=center,
         random_state=random_state,
     )
-    return complete(read_problem(features, graph, known, directed=settings.directed), settings, stacklevel=3)
+    result, notices = complete(read_problem(features, graph, known, directed=settings.directed), settings)
+    for notice in notices:
+        warnings.warn(notice, stacklevel=2)
+    return result
 
 
-def complete(problem: Problem, settings: Settings, *, stacklevel: int = 2) -> Imputation:
-    """Fill a checked problem: decide what is open, run the stages, say how it went."""
+def complete(problem: Problem, settings: Settings) -> tuple[Imputation, list[PcfiWarning]]:
+    """Fill a checked problem: decide what is open, run the stages; also the warnings that the caller should hear."""
     refuse_if_too_large(problem, settings)
     with compile_notice(show=settings.progress):
         resolved = resolve(problem, settings)
         filled = _fill(problem, resolved)
-    status = _status(resolved.settings, filled, problem.n_missing)
-    return _report(problem, resolved, filled, status, stacklevel + 1)
+    return _report(problem, resolved, filled, _status(resolved.settings, filled, problem.n_missing))
 
 
 def _fill(problem: Problem, resolved: Resolved) -> Filled:
-    settings, tuning = resolved.settings, resolved.tuning
+    settings, tuning, engine = resolved.settings, resolved.tuning, engine_of(problem)
     if problem.n_missing == 0:
         hops = Hops.of_known(*problem.values.shape) if settings.method in ("pcfi", "fp") else None
-        return Filled(problem.values.copy(), hops=hops)
-    filled = FILLS[settings.method](problem, settings)
+        return Filled(engine.start(problem, problem.channels.mean), hops=hops)
+    filled = FILLS[settings.method](problem, settings, engine)
     if settings.method == "pcfi" and settings.objective == "values" and tuning is not None and filled.hops is not None:
-        shrink(filled.values, filled.hops, tuning.kappa, tuning.means.values, settings.unreachable == "mean")
+        kept = tuning.kappa_by_code(filled.hops.n_levels, unreachable=0.0 if settings.unreachable == "mean" else 1.0)
+        engine.shrink(filled.hops, kept, tuning.means.values, filled.values)
     return filled
-
-
-def _center(values: Array) -> Array:
-    """Mean of each channel over all nodes, in float64."""
-    return np.asarray(np.nanmean(values, axis=0, dtype=np.float64))
 
 
 def _status(settings: Settings, filled: Filled, n_missing: int) -> str:
@@ -169,25 +168,26 @@ def _status(settings: Settings, filled: Filled, n_missing: int) -> str:
     return f"Not settled after {steps}: {further}."
 
 
-def _report(problem: Problem, resolved: Resolved, filled: Filled, status: str, stacklevel: int) -> Imputation:
+def _report(problem: Problem, resolved: Resolved, filled: Filled, status: str) -> tuple[Imputation, list[PcfiWarning]]:
     settings, tuning = resolved.settings, resolved.tuning
+    notices: list[PcfiWarning] = []
     outcome = filled.outcome or Outcome()
     solver = settings.solver
     converged = isinstance(solver, FixedSteps) or outcome.residual <= solver.rtol
     if not converged:
         advice = "raise max_steps or loosen rtol" + (", or use a smaller alpha" if settings.method == "pcfi" else "")
-        warnings.warn(f"{status} To settle it, {advice}.", NotSettledWarning, stacklevel=stacklevel)
+        notices.append(NotSettledWarning(f"{status} To settle it, {advice}."))
     is_pcfi = settings.method == "pcfi"
     if tuning is not None and tuning.note and problem.n_missing:
         text = f"alpha={tuning.alpha:g}, beta={tuning.beta:g} and no shrinking were used by default: {tuning.note}"
-        warnings.warn(text, TuningWarning, stacklevel=stacklevel)
+        notices.append(TuningWarning(text))
     empty = (problem.channels.n_known == 0) & (settings.method != "zero") & (problem.n_missing > 0)
     n_unreachable = filled.hops.unreachable_cells if filled.hops is not None else int(empty.sum()) * len(problem.values)
     if n_unreachable:
         filling = {"mean": "their channel's mean (0 if it has none)", "zero": "0", "nan": "NaN"}[settings.unreachable]
         text = unreachable_text(n_unreachable, problem)
-        warnings.warn(f"{text}; they hold {filling}", UnreachableWarning, stacklevel=stacklevel)
-    return Imputation(
+        notices.append(UnreachableWarning(f"{text}; they hold {filling}"))
+    result = Imputation(
         values=problem.restore(filled.values),
         method=settings.method,
         alpha=settings.alpha if is_pcfi else None,
@@ -202,6 +202,9 @@ def _report(problem: Problem, resolved: Resolved, filled: Filled, status: str, s
         shape=(problem.values.shape[0], problem.values.shape[1]),
         _hops=filled.hops,
         tuning=tuning,
-        center=_center(filled.values) if settings.center else None,
+        center=engine_of(problem).channel_means(filled.values) if settings.center else None,
         _unreachable_channels=empty,
+        _dtype=problem.dtype,
+        _wrap=problem.wrap,
     )
+    return result, notices

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pcfi import tensors
 from pcfi.errors import DivergenceError, FeatureError, UnsupportedTypeError, counted
 from pcfi.graphs import Graph, GraphLike, read_graph
 
 Array = npt.NDArray[Any]
+Restore = Callable[[Array], Any]
 
 CHANNELS_AT_A_TIME = 512
 SMALL = 100_000  # cells below which a thread costs more than it saves
@@ -62,13 +64,16 @@ class Problem:
     Attributes
     ----------
     values : ndarray of shape (n_nodes, n_channels), float32 or float64
-        The features; what stands in missing cells has no meaning.
-    mask : ndarray of bool
+        The features; what stands in missing cells has no meaning. A tensor if they live on a device that the compiled
+        kernels cannot reach.
+    mask : ndarray of bool, or a tensor beside the features
         True = known. Without rows if NaN decides.
     graph : Graph
     channels : Channels
     restore : callable
         Turns a filled array into what the caller gets.
+    wrap : callable
+        Puts any other table of the features' shape, such as the confidence, into the caller's container.
     """
 
     values: Array
@@ -76,37 +81,55 @@ class Problem:
     graph: Graph
     channels: Channels
     restore: Callable[[Array], Any]
+    wrap: Callable[[Array], Any]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Dtype of the values, in numpy's words."""
+        return self.channels.low.dtype
 
     @property
     def n_missing(self) -> int:
         """Number of missing cells."""
-        return int(self.values.size - self.channels.n_known.sum())
+        return int(self.values.shape[0] * self.values.shape[1] - self.channels.n_known.sum())
 
 
 def read_problem(features: Any, graph: GraphLike, known: Any = None, *, directed: bool = False) -> Problem:
     """Check `features`, `known` and `graph`, and put them into a `Problem`."""
-    values, restore = _read_features(features, known)
-    mask = _read_known(known, values.shape)
+    tensors.check_devices(features, known, graph)
+    values, restore, wrap = _read_features(features, known)
+    mask = _read_known(known, tuple(values.shape))
+    if not isinstance(values, np.ndarray):
+        mask = tensors.beside(values, mask)
     prepared = read_graph(graph, len(values), f"features has {len(values)} rows", directed=directed)
-    return Problem(values, mask, prepared, survey(values, mask), restore)
+    return Problem(values, mask, prepared, survey(values, mask), restore, wrap)
 
 
-def _read_features(features: Any, known: Any) -> tuple[Array, Callable[[Array], Any]]:
-    values = _to_array(features, known)
-    if values.ndim != 2:
-        raise FeatureError(
-            f"features must be 2-D (nodes x channels), got shape {values.shape}"
-            + (": for one channel pass features[:, None]" if values.ndim == 1 else "")
-        )
-    if values.shape[0] == 0:
-        raise FeatureError("features has no rows: one row per node is needed")
-    if values.shape[1] == 0:
-        raise FeatureError("features has no channels: there is nothing to fill in")
+def _read_features(features: Any, known: Any) -> tuple[Array, Restore, Restore]:
+    """Values, the way back of filled values, and the way back of other tables of their shape."""
+    container = next(read for recognises, read in _READERS if recognises(features))(features, known)
+    values = container.array
+    _check_shape(tuple(values.shape))
+    if not isinstance(values, np.ndarray):
+        return values, container.restore, container.wrap
     dtype = _working_dtype(values.dtype)
-    is_half = values.dtype.kind == "f" and values.dtype.itemsize == 2
     if values.dtype.kind in "iu" and values.dtype.itemsize == 8:
         _refuse_long_integers(values)
-    return np.ascontiguousarray(values, dtype=dtype), _to_half if is_half else _as_it_is
+    is_half = values.dtype.kind == "f" and values.dtype.itemsize == 2
+    restore = (lambda filled: container.restore(_to_half(filled))) if is_half else container.restore
+    return np.ascontiguousarray(values, dtype=dtype), restore, container.wrap
+
+
+def _check_shape(shape: tuple[int, ...]) -> None:
+    if len(shape) != 2:
+        raise FeatureError(
+            f"features must be 2-D (nodes x channels), got shape {shape}"
+            + (": for one channel pass features[:, None]" if len(shape) == 1 else "")
+        )
+    if shape[0] == 0:
+        raise FeatureError("features has no rows: one row per node is needed")
+    if shape[1] == 0:
+        raise FeatureError("features has no channels: there is nothing to fill in")
 
 
 def _as_it_is(filled: Array) -> Array:
@@ -126,6 +149,39 @@ def _refuse_long_integers(values: Array) -> None:
         )
 
 
+# Readers: features -> Container
+
+
+@dataclass(frozen=True, eq=False)
+class Container:
+    """Features as they came in, and the ways back.
+
+    Attributes
+    ----------
+    array : ndarray of any real dtype, or a float32 or float64 tensor on a device that the compiled kernels cannot reach
+    restore : callable
+        Filled values (in float32 or float64) -> what the caller gets.
+    wrap : callable
+        Another table of the same shape (confidence, hops, a mask) -> what the caller gets. Kept by the result, so it
+        can be pickled.
+    """
+
+    array: Any
+    restore: Restore = _as_it_is
+    wrap: Restore = _as_it_is
+
+
+def _read_tensor(features: Any, _known: Any) -> Container:
+    if str(features.dtype) == "torch.int64" and features.numel():
+        _refuse_long_integers(features)
+    array, back = tensors.read_features(features)
+    return Container(array, back.values, back.table)
+
+
+def _read_array(features: Any, known: Any) -> Container:
+    return Container(_to_array(features, known))
+
+
 def _to_array(features: Any, known: Any) -> Array:
     if isinstance(features, np.ma.MaskedArray):
         raise UnsupportedTypeError(
@@ -140,8 +196,8 @@ def _to_array(features: Any, known: Any) -> Array:
     if not isinstance(features, np.ndarray | list | tuple):
         name = f"{type(features).__module__}.{type(features).__qualname__}"
         raise UnsupportedTypeError(
-            f"features is a {name}, which pcfi does not know: pass a numpy array, nested lists, or a scipy sparse "
-            "matrix together with known="
+            f"features is a {name}, which pcfi does not know: pass a numpy array, nested lists, a torch tensor, or a "
+            "scipy sparse matrix together with known="
         )
     try:
         return np.asarray(features)
@@ -149,6 +205,12 @@ def _to_array(features: Any, known: Any) -> Array:
         raise FeatureError(
             f"features has rows of different lengths ({error}): every node needs every channel"
         ) from None
+
+
+_READERS: list[tuple[Callable[[Any], bool], Callable[[Any, Any], Container]]] = [
+    (tensors.is_tensor, _read_tensor),
+    (lambda _: True, _read_array),
+]
 
 
 def _working_dtype(dtype: np.dtype[Any]) -> npt.DTypeLike:
@@ -164,21 +226,25 @@ def _read_known(known: Any, shape: tuple[int, ...]) -> Array:
         return np.empty((0, 1), dtype=np.bool_)
     if isinstance(known, np.ma.MaskedArray):
         raise UnsupportedTypeError("known is a masked array: pass a plain boolean array, True = known")
+    if tensors.is_tensor(known) and not tensors.stays_on_device(known):
+        known = tensors.to_array(known, "known")
     try:
-        mask = np.asarray(known.toarray() if hasattr(known, "toarray") else known)
+        mask = (
+            known if tensors.is_tensor(known) else np.asarray(known.toarray() if hasattr(known, "toarray") else known)
+        )
     except ValueError:
         raise FeatureError("known has rows of different lengths: it must have the shape of features") from None
-    if mask.dtype != np.bool_:
+    if str(mask.dtype) not in ("bool", "torch.bool"):
         raise FeatureError(
             f"known must be a boolean mask (True = known), got dtype {mask.dtype}: use np.asarray(known, dtype=bool)"
         )
-    if mask.shape != shape:
-        per_node = mask.shape == shape[:1]
+    if tuple(mask.shape) != shape:
+        per_node = tuple(mask.shape) == shape[:1]
         advice = (
             "for whole nodes pass np.broadcast_to(known[:, None], features.shape)" if per_node else "both must agree"
         )
-        raise FeatureError(f"known has shape {mask.shape}, but features has shape {shape}: {advice}")
-    return np.ascontiguousarray(mask)
+        raise FeatureError(f"known has shape {tuple(mask.shape)}, but features has shape {shape}: {advice}")
+    return mask if tensors.is_tensor(mask) else np.ascontiguousarray(mask)
 
 
 def known_mask(problem: Problem) -> Array:
@@ -188,15 +254,17 @@ def known_mask(problem: Problem) -> Array:
 
 def survey(values: Array, mask: Array) -> Channels:
     """Facts about each channel; `mask` as in `Problem`."""
-    n_known, low, high, total, keys = _facts(values, mask)
+    look = _facts if isinstance(values, np.ndarray) else tensors.survey
+    n_known, low, high, mean, keys = look(values, mask)
     empty = n_known == 0
     low[empty] = high[empty] = 0
-    # a sum that is not finite comes from a NaN said to be known, from infinity, or from huge but finite values
-    if not (np.isfinite(low).all() and np.isfinite(high).all() and np.isfinite(total).all()):
+    # a mean that is not finite comes from a NaN said to be known, or from infinity
+    if not (np.isfinite(low).all() and np.isfinite(high).all() and np.isfinite(mean).all()):
+        if not isinstance(values, np.ndarray):
+            values, mask = tensors.to_array(values, "features"), tensors.to_array(mask, "known")
         _refuse_non_finite(values, mask)
-    mean = np.clip(_means(values, mask, n_known, total), low, high)
     patterns, representatives = _group(keys)
-    return Channels(n_known, low, high, mean, patterns, representatives)
+    return Channels(n_known, low, high, np.clip(mean, low, high), patterns, representatives)
 
 
 def _means(values: Array, mask: Array, n_known: Array, total: Array) -> Array:
@@ -204,11 +272,13 @@ def _means(values: Array, mask: Array, n_known: Array, total: Array) -> Array:
     for channel in np.flatnonzero(~np.isfinite(total)):  # the sum is beyond the largest number, the mean is not
         column = values[:, channel]
         known = mask[:, channel] if len(mask) else ~np.isnan(column)
-        means[channel] = (column[known].astype(np.float64) / n_known[channel]).sum()
+        with np.errstate(invalid="ignore"):
+            means[channel] = (column[known].astype(np.float64) / n_known[channel]).sum()
     return means
 
 
 def _facts(values: Array, mask: Array) -> tuple[Array, ...]:
+    """Known count, range, mean and a key of the known nodes of each channel."""
     from pcfi._kernels.survey import Facts, survey
     from pcfi._kernels.threads import run
 
@@ -226,7 +296,7 @@ def _facts(values: Array, mask: Array) -> tuple[Array, ...]:
 
     starts = range(0, n_channels, CHANNELS_AT_A_TIME)
     run([look_at(start) for start in starts], inline=values.size < SMALL)
-    return tuple(facts)
+    return facts.n_known, facts.low, facts.high, _means(values, mask, facts.n_known, facts.total), facts.key
 
 
 def _group(keys: Array) -> tuple[Array, Array]:

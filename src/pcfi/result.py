@@ -1,5 +1,6 @@
 """What `impute` gives back: the filled values, how far each can be trusted, and how it went."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pcfi import tensors
 from pcfi.errors import ParameterError, counted
 from pcfi.hops import Hops
 from pcfi.tuning.calibration import Calibration
@@ -22,9 +24,9 @@ class Imputation:
 
     Attributes
     ----------
-    values : ndarray of the shape of the features
-        The features with the missing cells filled, in their dtype (integers become float64); known cells are
-        bit-identical to the input.
+    values : array of the shape of the features
+        The features with the missing cells filled, in their container and dtype (integers become float64); known cells
+        are bit-identical to the input.
     method : str
         The method used.
     alpha, beta : float or None
@@ -70,40 +72,42 @@ class Imputation:
     center: Array | None = None
     _hops: Hops | None = None
     _unreachable_channels: Array = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    _dtype: npt.DTypeLike = np.float64
+    _wrap: Callable[[Array], Any] = np.asarray
 
     @cached_property
-    def hops(self) -> Array | None:
+    def hops(self) -> Any:
         """Hops of every cell to its nearest source: 0 if known, `pcfi.UNREACHABLE` if there is no way.
 
         None for methods that do not search the graph. Kept per pattern, expanded when first asked for.
         """
-        return None if self._hops is None else self._hops.expand()
+        return None if self._hops is None else self._wrap(self._hops.expand())
 
     @cached_property
-    def confidence(self) -> Array | None:
+    def confidence(self) -> Any:
         """Confidence of every cell, alpha^hops: 1 if known, 0 if unreachable. None for methods without confidence."""
         if self._hops is None or self.alpha is None:
             return None
-        dtype = np.float32 if getattr(self.values, "dtype", None) == np.float32 else np.float64
-        return self._hops.confidence(self.alpha, dtype)
-
-    @property
-    def representation(self) -> Any:
-        """The values, less the channels' means if `center` says so: what to train a network on."""
-        return self.values if self.center is None else self.values - self.center.astype(self.values.dtype)
+        return self._wrap(self._hops.confidence(self.alpha, self._dtype))
 
     @cached_property
-    def expected_error(self) -> Array | None:
+    def representation(self) -> Any:
+        """The values, less the channels' means if `center` says so: what to train a network on."""
+        if self.center is None:
+            return self.values
+        return self.values - self._wrap(np.broadcast_to(self.center.astype(self._dtype), self.shape).copy())
+
+    @cached_property
+    def expected_error(self) -> Any:
         """Absolute error to expect of every cell, in the channel's unit: 0 if known. None if nothing was calibrated.
 
         Learned from known cells that were hidden, so there is none for a result without tuning.
         """
         if self._hops is None or self._calibration is None:
             return None
-        factors = self._calibration.factors(self._hops.n_levels)
-        return np.asarray(self._hops.look_up(factors) * self._calibration.scale)
+        return self._in_units(self._calibration.factors(self._hops.n_levels), self._calibration, self._hops)
 
-    def interval(self, coverage: float = 0.9) -> tuple[Array, Array]:
+    def interval(self, coverage: float = 0.9) -> tuple[Any, Any]:
         """Lowest and highest value of every cell: the truth is between them with a probability of `coverage`.
 
         Learned from known cells that were hidden. Known cells have their value twice.
@@ -116,8 +120,14 @@ class Imputation:
                 "or objective='values', method 'pcfi' and enough known cells"
             )
         widths = self._calibration.half_widths(self._hops.n_levels, coverage)
-        half = self._hops.look_up(widths) * self._calibration.scale
+        half = self._in_units(widths, self._calibration, self._hops)
         return self.values - half, self.values + half
+
+    def _in_units(self, by_code: Array, calibration: Calibration, hops: Hops) -> Any:
+        """What a table by hops code says about every cell, times its channel's scale, in the caller's container."""
+        table = hops.look_up(by_code)
+        scale = calibration.scale if isinstance(table, np.ndarray) else tensors.beside(table, calibration.scale)
+        return self._wrap((table * scale).astype(self._dtype) if isinstance(table, np.ndarray) else table * scale)
 
     @property
     def _calibration(self) -> Calibration | None:
@@ -125,11 +135,11 @@ class Imputation:
         return self.tuning.calibration if chosen and self.tuning is not None else None
 
     @cached_property
-    def unreachable(self) -> Array:
+    def unreachable(self) -> Any:
         """Mask of the cells that no source can reach."""
         if self._hops is not None:
-            return self._hops.unreachable()
-        return np.broadcast_to(self._unreachable_channels, self.shape).copy()
+            return self._wrap(self._hops.unreachable())
+        return self._wrap(np.broadcast_to(self._unreachable_channels, self.shape).copy())
 
     def _facts(self) -> list[tuple[str, str]]:
         nodes, channels = self.shape

@@ -1,14 +1,13 @@
 """`evaluate`: how well each method fills known cells that are hidden from it."""
 
-import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pcfi.errors import FeatureError, ParameterError, PcfiWarning
+from pcfi.errors import FeatureError, ParameterError
 from pcfi.evaluation.result import ByHops, Evaluation, Scored
 from pcfi.evaluation.scores import score, score_binary
 from pcfi.graphs import GraphLike
@@ -19,6 +18,7 @@ from pcfi.problem import Problem, read_problem
 from pcfi.progress import progress_bar
 from pcfi.solvers import UntilSettled
 from pcfi.tuning.hiding import Fold, make_folds
+from pcfi.tuning.resolution import on_host
 from pcfi.tuning.result import seeded
 
 __all__ = ["Evaluation", "evaluate"]
@@ -79,7 +79,7 @@ def evaluate(
     'pcfi'
     """
     calls = _calls(methods, directed, random_state)
-    problem = read_problem(features, graph, known, directed=directed)
+    problem = on_host(read_problem(features, graph, known, directed=directed))
     parts = make_folds(problem, seeded(random_state), most=_count(folds))
     if len(parts) < 2:
         raise FeatureError("too few cells are known to hide some of them: evaluate needs at least 2 nodes or cells")
@@ -142,10 +142,9 @@ def _hops_of(fold: Fold) -> Array:
 
 
 def _answer(fold: Fold, hops: Array, settings: Settings) -> Answer:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PcfiWarning)  # of a problem that nobody asked about
-        values = complete(fold.problem, settings).values
-    return Answer(np.nan_to_num(fold.at(values)), hops)
+    problem = replace(fold.problem, restore=np.asarray, wrap=np.asarray)
+    result, _ = complete(problem, settings)  # what it warns of is a problem that nobody asked about
+    return Answer(np.nan_to_num(fold.at(result.values)), hops)
 
 
 def _summary(problem: Problem, parts: list[Fold], answers: dict[str, list[Answer]]) -> Evaluation:

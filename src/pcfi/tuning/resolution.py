@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pcfi import tensors
+from pcfi.engines import engine_of
 from pcfi.filling import FILLS
 from pcfi.parameters import Settings
 from pcfi.problem import Problem
@@ -30,7 +32,7 @@ class Resolved:
 
 def resolve(problem: Problem, settings: Settings, metric: Metric | None = None) -> Resolved:
     """Decide everything that the settings leave open."""
-    metric = metric or read_metric("rmse")
+    metric, problem = metric or read_metric("rmse"), on_host(problem)
     if settings.method not in ("pcfi", "auto"):
         return Resolved(replace(settings, alpha=1.0, beta=0.0, standardize=False, center=False))
     values = settings.aim == "values"
@@ -45,6 +47,14 @@ def resolve(problem: Problem, settings: Settings, metric: Metric | None = None) 
     if method != "pcfi":
         return Resolved(replace(settings, method=method, alpha=1.0, beta=0.0, center=False), tuning)
     return Resolved(replace(settings, method=method, alpha=tuning.alpha, beta=tuning.beta, center=False), tuning)
+
+
+def on_host(problem: Problem) -> Problem:
+    """The problem as arrays: what is tuned on another device is tuned on the CPU."""
+    if isinstance(problem.values, np.ndarray):
+        return problem
+    values, mask = tensors.to_array(problem.values, "features"), tensors.to_array(problem.mask, "known")
+    return replace(problem, values=np.ascontiguousarray(values), mask=np.ascontiguousarray(mask))
 
 
 def _representation(problem: Problem, settings: Settings) -> Resolved:
@@ -74,5 +84,6 @@ def _best_method(problem: Problem, settings: Settings, metric: Metric, tuning: T
 
 def _filled(bench: Bench, settings: Settings) -> Array:
     """What a method fills into the hidden cells, less the mean, in units."""
-    filled = FILLS[settings.method](bench.fold.problem, settings).values
+    problem = bench.fold.problem
+    filled = FILLS[settings.method](problem, settings, engine_of(problem)).values
     return np.asarray((bench.fold.at(filled) - bench.mean) / bench.unit)

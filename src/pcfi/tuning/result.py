@@ -9,6 +9,7 @@ import numpy.typing as npt
 from pcfi.errors import counted
 from pcfi.tuning.calibration import Calibration
 from pcfi.tuning.means import Means
+from pcfi.tuning.moments import LEVELS
 
 Array = npt.NDArray[Any]
 
@@ -88,6 +89,12 @@ class Tuning:
                 for one in self.tried
             ]
         return "Tuning\n" + "\n".join(f"  {name:<12}{text}" for name, text in facts)
+
+    def kappa_by_code(self, n_levels: int, unreachable: float) -> Array:
+        """Reliability by hops code, as in `Hops.codes`; the last entry is for unreachable cells."""
+        table = self.kappa[np.minimum(np.arange(n_levels + 2), LEVELS - 1)]
+        table[-1] = unreachable
+        return np.asarray(table)
 
     def to_rows(self) -> list[dict[str, float]]:
         """The table of everything tried, one dictionary per row, as a DataFrame takes it."""

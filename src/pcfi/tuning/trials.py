@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from pcfi.channels import Sharing, share, share_factored
 from pcfi.diffusion import Factors, confidence_weighting, diffuse, varies
-from pcfi.filling import start
+from pcfi.engines.compiled import CompiledEngine
 from pcfi.hops import Hops, count_hops
 from pcfi.solvers import FixedSteps, Solver, UntilSettled
 from pcfi.tuning.hiding import Fold
@@ -98,7 +98,7 @@ def prepare_bench(fold: Fold, unit_of_channel: Array, *, progress: bool = False)
 def try_alpha(bench: Bench, alpha: float, solver: Solver, *, standardize: bool = True) -> Trial:
     """Diffuse and share, and look at the hidden cells."""
     fold, hops, problem = bench.fold, bench.hops, bench.fold.problem
-    out = start(problem)
+    out = CompiledEngine().start(problem, problem.channels.mean)
     weighting = confidence_weighting(problem.graph, hops, alpha)
     solver = _loosened(solver)
     sharers = np.flatnonzero(varies(problem, weighting, solver) & (alpha < 1))
