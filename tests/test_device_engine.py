@@ -236,7 +236,10 @@ def test_huge_values_have_a_mean():
 def test_tables_of_a_result_are_tensors_beside_the_features():
     x = torch.tensor([[1.0, torch.nan], [torch.nan, torch.nan], [2.0, torch.nan]], device=DEVICE)
     with device_engine(), pytest.warns(pcfi.UnreachableWarning):
-        results = [pcfi.impute(x, torch.tensor([[0, 1], [1, 2]], device=DEVICE), method=m) for m in ("pcfi", "mean")]
+        results = [
+            pcfi.impute(x, torch.tensor([[0, 1], [1, 2]], device=DEVICE), method=m, alpha=0.5, beta=0.1)
+            for m in ("pcfi", "mean")
+        ]
     for result in results:
         for table in (result.values, result.unreachable):
             assert table.device == x.device

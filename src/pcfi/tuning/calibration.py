@@ -88,8 +88,8 @@ def calibrate(folds: Sequence[Errors], units: Array) -> Calibration:
     """Learn from the folds; `units` are the ranges of all channels."""
     total = _joined(folds)
     expected = _expect(total, len(units))
-    of_mean = total.of_mean / expected.per_channel[total.channels]
-    unreachable = max(float(of_mean.mean()), float(expected.by_hops[-1]))
+    of_mean = total.of_mean.sum() / expected.per_channel[total.channels].sum()
+    unreachable = max(float(of_mean), float(expected.by_hops[-1]))
     groups = _groups(np.bincount(np.minimum(total.levels, LEVELS - 1), minlength=LEVELS))
     scores: list[list[Array]] = [[] for _ in range(int(groups.max()) + 1)]
     for own in folds:
@@ -116,8 +116,9 @@ def _expect(errors: Errors, n_channels: int) -> Expected:
     per_channel = (sums + PRIOR_CELLS * overall) / (counts + PRIOR_CELLS)
     cells = np.bincount(levels, minlength=LEVELS)
     seen = np.flatnonzero(cells)
-    means = np.bincount(levels, weights=errors.absolute / per_channel[errors.channels], minlength=LEVELS)[seen]
-    monotone = isotonic_regression(means / cells[seen], weights=cells[seen]).x
+    of_channels = np.bincount(levels, weights=per_channel[errors.channels], minlength=LEVELS)[seen]
+    at_level = np.bincount(levels, weights=errors.absolute, minlength=LEVELS)[seen]
+    monotone = isotonic_regression(at_level / of_channels, weights=of_channels).x
     # a number of hops that was not seen goes by the next smaller one that was
     place = np.maximum(np.searchsorted(seen, np.arange(LEVELS), side="right") - 1, 0)
     return Expected(per_channel, np.maximum(monotone, 1e-12)[place])
