@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-BENCHMARKS := against_pyg against_pseudocode settled_against_fixed large_graphs growth limit node_order hops first_call
+BENCHMARKS := against_pyg against_pseudocode settled_against_fixed large_graphs growth limit node_order hops first_call tuning
 
 .PHONY: help demo test check format bench docs clean
 
@@ -39,6 +39,7 @@ format: $(READY)
 
 docs: $(READY)
 	$(BIN)/python docs/pictures.py
+	$(BIN)/python docs/pictures_tuning.py
 	$(BIN)/python docs/examples.py
 
 bench: $(READY)

@@ -25,6 +25,9 @@ QUESTIONS = {
     "node_order": "Does renumbering the nodes pay beyond the cache?",
     "hops": "What do the hops of many patterns cost?",
     "first_call": "How long does the first call take?",
+    "tuning_values": "Tuned values: how far from the truth, and do intervals cover? (RMSE on truly missing cells)",
+    "tuning_downstream": "Tuned representation: accuracy of a GCN against the paper's parameters",
+    "tuning_cost": "What does tuning cost?",
 }
 
 

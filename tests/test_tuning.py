@@ -167,7 +167,7 @@ def test_reliability_of_what_is_noise_is_small_and_of_the_truth_is_one():
 
 
 def test_few_units_are_followed_less_than_many():
-    levels, diffused, _, wanted = cells(np.random.default_rng(0), 60)
+    levels, _, _, wanted = cells(np.random.default_rng(0), 60)
     none = np.zeros(60)
     few = fit(moments_of(levels, np.full(60, 2 / 60), wanted, none, wanted))
     many = fit(moments_of(levels, np.ones(60), wanted, none, wanted))

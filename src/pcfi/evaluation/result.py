@@ -77,7 +77,7 @@ class Evaluation:
         width = max(len("method"), *(len(one.method) for one in self.methods))
         lines.append(f"  {'method':<{width}}" + "".join(f"{name:>20}" for name in names))
         for one in self.methods:
-            cells = (f"{one.scores[name]:.4g} +- {one.standard_errors[name]:.1g}" for name in names)
+            cells = (f"{_shown(one.scores[name])} +- {one.standard_errors[name]:.1g}" for name in names)
             lines.append(f"  {one.method:<{width}}" + "".join(f"{cell:>20}" for cell in cells))
         levels = sorted({row.hops for row in self.by_hops if row.hops >= 0})[:8]
         lines.append(f"  {'RMSE by hops':<{width}}" + "".join(f"{level:>9}" for level in levels))
@@ -85,3 +85,7 @@ class Evaluation:
             found = {row.hops: row.rmse for row in self.by_hops if row.method == one.method}
             lines.append(f"  {one.method:<{width}}" + "".join(f"{found.get(level, np.nan):>9.4g}" for level in levels))
         return "\n".join(lines)
+
+
+def _shown(value: float) -> str:
+    return "0" if abs(value) < 1e-6 else f"{value:.4g}"  # the R2 of the mean is 0 but for rounding

@@ -155,9 +155,9 @@ def _cautious_quantile(folds: list[Array], coverage: float) -> float:
             break
     scores = np.concatenate(folds)
     bound = _quantile(scores, float(level))
-    if bound > 0:
+    if bound > 0 or coverage < 0.5:
         return bound
-    # most hidden cells are filled exactly (zeros, say); an interval without width would promise that for all
+    # most hidden cells are filled exactly (zeros, say); intervals without width would promise that for nearly all
     return float(np.median(scores[scores > 0])) if scores.any() else 0.0
 
 

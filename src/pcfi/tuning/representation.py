@@ -14,7 +14,7 @@ from pcfi.tuning.result import Tuning
 Array = npt.NDArray[Any]
 
 ALPHA_SPARSE = 0.9
-ALPHA_DENSE = 0.3
+ALPHA_DENSE = 0.2
 ROWS_AT_A_TIME = 2048
 LARGE_MEAN = 0.25  # of the channels' means, squared and summed, against their variances
 
