@@ -47,11 +47,13 @@ def known_cells(shape: tuple[int, int], kind: str, rate: float, seed: int) -> np
 
 def oracle(hidden: np.ndarray, features: np.ndarray, graph: Any, units: np.ndarray) -> float:
     """RMSE of the best alpha, beta and reliability by hops for someone who sees the truth."""
-    from pcfi.tuning.means import shrunken_means
+    from pcfi.problem import read_problem
+    from pcfi.tuning.means import shrunken_means, sums_of_squares
     from pcfi.tuning.moments import LEVELS, fit, moments_of
 
     missing = np.isnan(hidden)
-    means = shrunken_means(pcfi.problem.read_problem(hidden, graph)).values
+    problem = read_problem(hidden, graph)
+    means = shrunken_means(problem.channels, sums_of_squares(problem)).values
     wanted = ((features - means) / units)[missing].astype(np.float64)
     best = np.inf
     for alpha in ORACLE_ALPHAS:

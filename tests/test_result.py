@@ -93,7 +93,8 @@ n = 200_000
 graph = pcfi.prepare_graph(rng.integers(0, n, size=(2, 4 * n)), n)
 features = np.where(rng.random((n, 64)) < 0.01, rng.normal(size=(n, 64)), np.nan)
 small = np.where(rng.random((50, 3)) < 0.5, 1.0, np.nan); small[0] = 2
-pcfi.impute(small, [[*range(49)], [*range(1, 50)]], solver=pcfi.UntilSettled(1e-12), unreachable="zero", alpha=0.5, beta=0.1)
+exact = pcfi.UntilSettled(1e-12)
+pcfi.impute(small, [[*range(49)], [*range(1, 50)]], alpha=0.5, beta=0.1, solver=exact, unreachable="zero")
 print("go", flush=True)
 pcfi.impute(features, graph, alpha=1, beta=0, solver=pcfi.UntilSettled(1e-12, max_steps=10**6))
 """

@@ -12,8 +12,9 @@ from pcfi.problem import read_problem
 from pcfi.tuning.calibration import Errors, calibrate
 from pcfi.tuning.choice import DEFAULT_ALPHA, DEFAULT_BETA
 from pcfi.tuning.hiding import make_folds
-from pcfi.tuning.means import PRIORS, shrunken_means
+from pcfi.tuning.means import PRIORS, shrunken_means, sums_of_squares
 from pcfi.tuning.moments import LEVELS, Moments, fit, moments_of
+from pcfi.tuning.trials import Whole
 from random_problems import random_known
 
 
@@ -101,7 +102,8 @@ def test_means_are_shrunk_as_leaving_one_out_prefers():
     rng = np.random.default_rng(0)
     features = np.where(rng.random((40, 30)) < 0.05, 1.0, 0.0) * rng.uniform(0.5, 2, size=30)
     features[rng.random(features.shape) < 0.6] = np.nan
-    found = shrunken_means(read_problem(features, ring(40)))
+    problem = read_problem(features, ring(40))
+    found = shrunken_means(problem.channels, sums_of_squares(problem))
 
     def left_out(prior: float) -> float:
         error = 0.0
@@ -118,6 +120,15 @@ def test_means_are_shrunk_as_leaving_one_out_prefers():
     assert found.prior > 1
     n_known = (~np.isnan(features)).sum(axis=0)
     np.testing.assert_allclose(found.values, np.nansum(features, axis=0) / (n_known + found.prior))
+
+
+def test_what_a_fold_leaves_known_has_the_means_that_it_would_have_alone():
+    rng = np.random.default_rng(1)
+    problem = read_problem(hidden_at(rng, smooth(rng), "uniform"), ring(200))
+    whole = Whole.of(problem)
+    for fold in make_folds(problem, rng, most=3):
+        alone = sums_of_squares(fold.problem)
+        np.testing.assert_allclose(whole.squares_without(fold), alone, rtol=1e-10)
 
 
 def test_a_constant_channel_keeps_its_constant():
@@ -421,7 +432,7 @@ def test_metrics_decide_and_a_fixed_parameter_stays():
     features = hidden_at(rng, smooth(rng))
     for metric in ("rmse", "mae", "cosine", lambda truth, filled: np.abs(truth - filled).max()):
         tuning = pcfi.tune(features, ring(200), metric=metric)
-        assert tuning.error == min(row["error"] for row in tuning.to_rows())
+        assert tuning.error == min(row["error"] for row in tuning.to_rows() if row["folds"] == tuning.n_folds)
     mine = pcfi.tune(features, ring(200), alpha=0.45)
     assert mine.alpha == 0.45
     assert len(mine.tried) == 1

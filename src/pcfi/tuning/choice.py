@@ -11,18 +11,19 @@ from pcfi.problem import Problem
 from pcfi.progress import progress_bar
 from pcfi.solvers import Solver
 from pcfi.tuning.calibration import Calibration, Errors, calibrate
-from pcfi.tuning.hiding import Fold, make_folds
-from pcfi.tuning.means import Means, ranges, shrunken_means
+from pcfi.tuning.hiding import make_folds
+from pcfi.tuning.means import Means, ranges, shrunken_means, sums_of_squares
 from pcfi.tuning.metrics import Metric
 from pcfi.tuning.moments import LEVELS, Fit, Moments, fit
 from pcfi.tuning.result import Tried, Tuning
-from pcfi.tuning.trials import Bench, Trial, prepare_bench, try_alpha
+from pcfi.tuning.trials import Bench, Trial, Whole, prepare_bench, try_alpha
 
 Array = npt.NDArray[Any]
 
 ALPHAS = (0.1, 0.3, 0.6, 0.9)  # with 1 channels cannot share, and otherwise it is much like 0.9
 FOLDS = 3  # each costs a diffusion per alpha
 FEWEST_UNITS = 5  # hidden nodes (cells, where cells are missing one by one) below which nothing can be learned
+FINALISTS = 2  # alphas that are tried on all folds
 DEFAULT_ALPHA, DEFAULT_BETA = 0.5, 0.1
 
 
@@ -56,15 +57,8 @@ def choose(problem: Problem, wishes: Wishes, rng: np.random.Generator) -> Tuning
     if lacking is not None:
         return _fallback(problem, wishes, lacking)
     alphas = ALPHAS if wishes.alpha is None else (wishes.alpha,)
-    trials: dict[float, list[Trial]] = {alpha: [] for alpha in alphas}
-    with progress_bar("tune", len(benches) * len(alphas), show=wishes.progress) as advance:
-        for bench in benches:
-            for alpha in alphas:
-                trials[alpha].append(try_alpha(bench, alpha, wishes.solver, standardize=wishes.standardize))
-                advance(1)
-    judged = [judge(benches, trials[alpha], wishes) for alpha in alphas]
-    best = min(judged, key=lambda one: one.error)
-    means = shrunken_means(problem)
+    judged = _race(benches, alphas, wishes)
+    best = judged[0]
     return Tuning(
         objective="values",
         alpha=best.alpha,
@@ -74,20 +68,47 @@ def choose(problem: Problem, wishes: Wishes, rng: np.random.Generator) -> Tuning
         metric=wishes.metric.name,
         error=best.error,
         error_of_mean=wishes.metric.over([bench.compared(np.zeros_like(bench.wanted)) for bench in benches])[0],
-        tried=tuple(Tried(one.alpha, one.fit.beta, one.error, one.deviation) for one in judged),
+        tried=tuple(
+            Tried(one.alpha, one.fit.beta, one.error, one.deviation, len(one.filled))
+            for one in sorted(judged, key=lambda one: one.alpha)
+        ),
         n_hidden=sum(len(bench.wanted) for bench in benches),
         n_folds=len(benches),
         note="",
-        means=means,
+        means=shrunken_means(problem.channels, sums_of_squares(problem)),
         calibration=_calibration(problem, benches, best.filled),
     )
 
 
+def _race(benches: list[Bench], alphas: Sequence[float], wishes: Wishes) -> list[Judged]:
+    """All alphas on the first folds, the best two on all; best first, those that were dropped behind."""
+    n_first = max(2, len(benches) // 2)
+    n_trials = n_first * len(alphas) + (len(benches) - n_first) * min(FINALISTS, len(alphas))
+    with progress_bar("tune", n_trials, show=wishes.progress) as advance:
+
+        def run(some: list[Bench], chosen: Sequence[float]) -> dict[float, list[Trial]]:
+            trials: dict[float, list[Trial]] = {alpha: [] for alpha in chosen}
+            for bench in some:
+                out = bench.start()
+                for alpha in chosen:
+                    trials[alpha].append(try_alpha(bench, alpha, wishes.solver, out, standardize=wishes.standardize))
+                    advance(1)
+            return trials
+
+        trials = run(benches[:n_first], alphas)
+        judged = [judge(benches[:n_first], trials[alpha], wishes) for alpha in alphas]
+        judged.sort(key=lambda one: one.error)
+        finalists = [one.alpha for one in judged[:FINALISTS]]
+        more = run(benches[n_first:], finalists)
+    final = [judge(benches, trials[alpha] + more[alpha], wishes) for alpha in finalists]
+    return sorted(final, key=lambda one: one.error) + judged[FINALISTS:]
+
+
 def prepare_benches(problem: Problem, rng: np.random.Generator, *, progress: bool = False) -> list[Bench]:
     """The folds, with what their trials share."""
-    units = ranges(problem.channels)
-    folds: Sequence[Fold] = make_folds(problem, rng, most=FOLDS)
-    benches = [prepare_bench(fold, units, progress=progress) for fold in folds]
+    folds = make_folds(problem, rng, most=FOLDS)
+    whole = Whole.of(problem) if folds else None
+    benches = [prepare_bench(fold, whole, progress=progress) for fold in folds if whole is not None]
     return [bench for bench in benches if len(bench.wanted)]
 
 

@@ -17,8 +17,8 @@ Array = npt.NDArray[Any]
 
 PARTS = 5  # the known cells are split into this many parts, each of which can be hidden
 FEW_UNITS = 40  # up to so many units every part counts
-MOST_PARTS = 12
-MOST_CELLS = 1_000_000  # that are hidden in a fold: more would not make an estimate better
+MOST_PARTS = 8
+MOST_CELLS = 250_000  # that are hidden in a fold: more would not make an estimate better
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +96,18 @@ def _parts(units: Array, clustering: float, n_parts: int, rng: np.random.Generat
 
 
 def _fold(problem: Problem, known: Array, units: Array) -> Fold:
-    hidden = units[:, problem.channels.patterns]
-    kept = known & ~hidden
-    nodes, channels = np.nonzero(hidden)
+    nodes, channels = _cells(units, problem.channels.patterns)
+    kept = known.copy()
+    kept[nodes, channels] = False
     truth = np.asarray(problem.values[nodes, channels], dtype=np.float64)
     return Fold(replace(problem, mask=kept, channels=survey(problem.values, kept)), nodes, channels, truth)
+
+
+def _cells(units: Array, patterns: Array) -> tuple[Array, Array]:
+    """Node and channel of every cell of the given units."""
+    nodes, of_units = np.nonzero(units)
+    by_pattern, sizes = np.argsort(patterns, kind="stable"), np.bincount(patterns)
+    counts = sizes[of_units]
+    first = np.concatenate([[0], np.cumsum(sizes)])[of_units]
+    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.repeat(nodes, counts), by_pattern[np.repeat(first, counts) + within]

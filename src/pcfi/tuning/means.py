@@ -34,37 +34,37 @@ def ranges(channels: Channels) -> Array:
     return np.where((spread > 0) & np.isfinite(spread), spread, 1.0)
 
 
-def shrunken_means(problem: Problem) -> Means:
-    """The means, with the prior that leave-one-out prefers."""
-    channels = problem.channels
+def shrunken_means(channels: Channels, squares: Array) -> Means:
+    """The means, with the prior that leave-one-out prefers; `squares` as `sums_of_squares` gives them."""
     judged = np.flatnonzero((channels.n_known > 1) & ~channels.constant)
-    prior = _best_prior(problem, judged) if len(judged) else 0.0
+    prior = _best_prior(channels, squares, judged) if len(judged) else 0.0
     share = channels.n_known / np.maximum(channels.n_known + prior, 1.0)
     means = channels.mean.astype(np.float64)
     return Means(np.where(channels.constant, means, means * share), prior)
 
 
-def _best_prior(problem: Problem, judged: Array) -> float:
+def sums_of_squares(problem: Problem) -> Array:
+    """Sum of the squared known values of each channel, in units of its magnitude."""
+    known, unit = known_mask(problem), problem.channels.magnitude
+    rows, sums = np.flatnonzero(known.any(axis=1)), np.zeros(len(unit))
+    for start in range(0, len(rows), ROWS_AT_A_TIME):
+        some = rows[start : start + ROWS_AT_A_TIME]
+        part = np.where(known[some], problem.values[some], 0.0) / unit
+        sums += np.einsum("ij,ij->j", part, part)
+    return sums
+
+
+def _best_prior(channels: Channels, squares: Array, judged: Array) -> float:
     """The best of `PRIORS`.
 
     With S and Q the sum and the sum of squares of n known values, in units of the range, the mean without one of them
     is m_i = (S - x_i) / (n - 1), so sum x_i m_i = (S^2 - Q) / (n - 1) and sum m_i^2 = ((n - 2) S^2 + Q) / (n - 1)^2.
     """
-    channels = problem.channels
     n = channels.n_known[judged].astype(np.float64)
     unit = ranges(channels)[judged]
     total = n * channels.mean[judged] / unit
-    squares = _sums_of_squares(problem, judged, unit)
-    products = (total**2 - squares) / (n - 1)
-    means = ((n - 2) * total**2 + squares) / (n - 1) ** 2
+    squared = squares[judged] * (channels.magnitude[judged] / unit) ** 2
+    products = (total**2 - squared) / (n - 1)
+    means = ((n - 2) * total**2 + squared) / (n - 1) ** 2
     share = (n - 1) / (n - 1 + PRIORS[:, None])
     return float(PRIORS[np.argmin((share**2 * means - 2 * share * products).sum(axis=1))])
-
-
-def _sums_of_squares(problem: Problem, judged: Array, unit: Array) -> Array:
-    known, sums = known_mask(problem), np.zeros(len(judged))
-    for start in range(0, len(known), ROWS_AT_A_TIME):
-        rows = slice(start, start + ROWS_AT_A_TIME)
-        part = np.where(known[rows][:, judged], problem.values[rows][:, judged], 0.0) / unit
-        sums += np.einsum("ij,ij->j", part, part)
-    return sums

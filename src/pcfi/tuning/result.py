@@ -1,6 +1,6 @@
 """What tuning found, as data."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,16 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Tried:
-    """One row of the table: an alpha, the beta that is best with it, the error, and its standard error over folds."""
+    """One row of the table: an alpha, the beta that is best with it, the error, and its standard error over folds.
+
+    The better half of the alphas is tried on all folds, the others on some.
+    """
 
     alpha: float
     beta: float
     error: float
     standard_error: float
+    folds: int
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -82,10 +86,10 @@ class Tuning:
                 ("reliability", f"{shown} at 1 to 6 hops"),
                 ("error", f"{self.error:.4g}; of the mean {self.error_of_mean:.4g} ({unit})"),
                 ("hidden", f"{counted(self.n_hidden, 'cell')} in {counted(self.n_folds, 'fold')}"),
-                ("tried", "alpha    beta     error"),
+                ("tried", "alpha    beta     folds    error"),
             ]
             facts += [
-                ("", f"{one.alpha:<8g} {one.beta:<8.3g} {one.error:.4g} +- {one.standard_error:.1g}")
+                ("", f"{one.alpha:<8g} {one.beta:<8.3g} {one.folds:<8} {one.error:.4g} +- {one.standard_error:.1g}")
                 for one in self.tried
             ]
         return "Tuning\n" + "\n".join(f"  {name:<12}{text}" for name, text in facts)
@@ -96,12 +100,9 @@ class Tuning:
         table[-1] = unreachable
         return np.asarray(table)
 
-    def to_rows(self) -> list[dict[str, float]]:
+    def to_rows(self) -> list[dict[str, Any]]:
         """The table of everything tried, one dictionary per row, as a DataFrame takes it."""
-        return [
-            {"alpha": one.alpha, "beta": one.beta, "error": one.error, "standard_error": one.standard_error}
-            for one in self.tried
-        ]
+        return [asdict(one) for one in self.tried]
 
 
 def seeded(random_state: Any) -> np.random.Generator:

@@ -10,9 +10,10 @@ from pcfi.channels import Sharing, share, share_factored
 from pcfi.diffusion import Factors, confidence_weighting, diffuse, varies
 from pcfi.engines.compiled import CompiledEngine
 from pcfi.hops import Hops, count_hops
+from pcfi.problem import Problem
 from pcfi.solvers import FixedSteps, Solver, UntilSettled
 from pcfi.tuning.hiding import Fold
-from pcfi.tuning.means import ranges, shrunken_means
+from pcfi.tuning.means import ranges, shrunken_means, sums_of_squares
 from pcfi.tuning.moments import Moments, moments_of
 
 Array = npt.NDArray[Any]
@@ -69,6 +70,10 @@ class Bench:
     mean: Array
     wanted: Array
 
+    def start(self) -> Array:
+        """An array for trials to fill, one after the other: known cells and constant channels stay as they are."""
+        return CompiledEngine().start(self.fold.problem, self.fold.problem.channels.mean)
+
     def compared(self, filled: Array) -> tuple[Array, Array, Array]:
         """Truth, filled and nodes as a metric takes them; `filled` is less the mean, in units, like `wanted`."""
         offset = self.mean / self.unit
@@ -79,26 +84,46 @@ class Bench:
         return moments_of(self.levels, self.weight, trial.diffused, trial.received, self.wanted)
 
 
-def prepare_bench(fold: Fold, unit_of_channel: Array, *, progress: bool = False) -> Bench:
+@dataclass(frozen=True, eq=False)
+class Whole:
+    """What all folds need to know about the whole problem: range, magnitude and sum of squares of each channel."""
+
+    units: Array
+    magnitudes: Array
+    squares: Array
+
+    @classmethod
+    def of(cls, problem: Problem) -> "Whole":
+        """Look at the known cells once."""
+        return cls(ranges(problem.channels), problem.channels.magnitude, sums_of_squares(problem))
+
+    def squares_without(self, fold: Fold) -> Array:
+        """Sums of squares of what the fold leaves known, in units of its magnitudes."""
+        hidden = (fold.truth / self.magnitudes[fold.channels]) ** 2
+        left = self.squares - np.bincount(fold.channels, weights=hidden, minlength=len(self.squares))
+        return np.maximum(left, 0.0) * (self.magnitudes / fold.problem.channels.magnitude) ** 2
+
+
+def prepare_bench(fold: Fold, whole: Whole, *, progress: bool = False) -> Bench:
     """Count the hops of a fold and work out what all its trials share; cells that no source reaches are dropped."""
     problem = fold.problem
+    means = shrunken_means(problem.channels, whole.squares_without(fold)).values
     hops = count_hops(problem, progress=progress)
     codes = hops.codes[fold.nodes, hops.patterns[fold.channels]]
     reached = codes <= hops.n_levels
     fold = Fold(problem, fold.nodes[reached], fold.channels[reached], fold.truth[reached])
-    mean, unit = shrunken_means(problem).values[fold.channels], unit_of_channel[fold.channels]
+    mean, unit = means[fold.channels], whole.units[fold.channels]
     sizes = np.bincount(problem.channels.patterns)[problem.channels.patterns]
     weight = 1.0 / sizes[fold.channels]
     narrow = (problem.channels.n_known < FEW_KNOWN) & ~problem.channels.constant
-    error_unit = np.where(narrow, ranges(problem.channels), unit_of_channel)[fold.channels]
+    error_unit = np.where(narrow, ranges(problem.channels), whole.units)[fold.channels]
     levels, wanted = codes[reached].astype(np.int64), (fold.truth - mean) / unit
     return Bench(fold, hops, levels, weight, unit, error_unit, mean, wanted)
 
 
-def try_alpha(bench: Bench, alpha: float, solver: Solver, *, standardize: bool = True) -> Trial:
-    """Diffuse and share, and look at the hidden cells."""
+def try_alpha(bench: Bench, alpha: float, solver: Solver, out: Array, *, standardize: bool = True) -> Trial:
+    """Diffuse and share in `out`, and look at the hidden cells."""
     fold, hops, problem = bench.fold, bench.hops, bench.fold.problem
-    out = CompiledEngine().start(problem, problem.channels.mean)
     weighting = confidence_weighting(problem.graph, hops, alpha)
     solver = _loosened(solver)
     sharers = np.flatnonzero(varies(problem, weighting, solver) & (alpha < 1))
