@@ -1,4 +1,4 @@
-"""The picture of docs/tuning.md: error by hops, expected and actual error, coverage. Run `python docs/pictures_tuning.py`."""
+"""The picture of docs/tuning.md: error by hops, expected error, coverage. `python docs/pictures_tuning.py`"""
 
 from pathlib import Path
 

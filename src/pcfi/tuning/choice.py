@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pcfi.parameters import Settings
 from pcfi.problem import Problem
 from pcfi.progress import progress_bar
-from pcfi.solvers import Solver
 from pcfi.tuning.calibration import Calibration, Errors, calibrate
 from pcfi.tuning.hiding import make_folds
 from pcfi.tuning.means import Means, ranges, shrunken_means, sums_of_squares
@@ -29,14 +29,20 @@ DEFAULT_ALPHA, DEFAULT_BETA = 0.5, 0.1
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the caller fixed (numbers) or left open (None), and how trials are run and judged."""
+    """The caller's settings, some of them open, and the metric that decides."""
 
-    alpha: float | None
-    beta: float | None
-    standardize: bool
-    solver: Solver
+    settings: Settings
     metric: Metric
-    progress: bool
+
+    @property
+    def alpha(self) -> float | None:
+        """The alpha that the caller fixed."""
+        return None if self.settings.alpha == "auto" else float(self.settings.alpha)
+
+    @property
+    def beta(self) -> float | None:
+        """The beta that the caller fixed."""
+        return None if self.settings.beta == "auto" else float(self.settings.beta)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +58,7 @@ class Judged:
 
 def choose(problem: Problem, wishes: Wishes, rng: np.random.Generator) -> Tuning:
     """Alpha, beta and the reliability by hops for reconstructing values."""
-    benches = prepare_benches(problem, rng, progress=wishes.progress)
+    benches = prepare_benches(problem, rng, progress=wishes.settings.progress)
     lacking = _lacking(benches)
     if lacking is not None:
         return _fallback(problem, wishes, lacking)
@@ -84,14 +90,14 @@ def _race(benches: list[Bench], alphas: Sequence[float], wishes: Wishes) -> list
     """All alphas on the first folds, the best two on all; best first, those that were dropped behind."""
     n_first = max(2, len(benches) // 2)
     n_trials = n_first * len(alphas) + (len(benches) - n_first) * min(FINALISTS, len(alphas))
-    with progress_bar("tune", n_trials, show=wishes.progress) as advance:
+    with progress_bar("tune", n_trials, show=wishes.settings.progress) as advance:
 
         def run(some: list[Bench], chosen: Sequence[float]) -> dict[float, list[Trial]]:
             trials: dict[float, list[Trial]] = {alpha: [] for alpha in chosen}
             for bench in some:
                 out = bench.start()
                 for alpha in chosen:
-                    trials[alpha].append(try_alpha(bench, alpha, wishes.solver, out, standardize=wishes.standardize))
+                    trials[alpha].append(try_alpha(bench, alpha, wishes.settings, out))
                     advance(1)
             return trials
 

@@ -40,10 +40,11 @@ def resolve(problem: Problem, settings: Settings, metric: Metric | None = None) 
     settings = replace(settings, standardize=standardize, objective=settings.aim)
     if not values:
         return _representation(problem, settings)
-    tuning = choose(problem, _wishes(settings, metric), seeded(settings.random_state))
+    seed = int(seeded(settings.random_state).integers(2**63))  # so that all methods see the same folds
+    tuning = choose(problem, Wishes(settings, metric), seeded(seed))
     method = settings.method
     if method == "auto":
-        method = _best_method(problem, settings, metric, tuning)
+        method = _best_method(problem, Wishes(settings, metric), tuning, seeded(seed))
     if method != "pcfi":
         return Resolved(replace(settings, method=method, alpha=1.0, beta=0.0, center=False), tuning)
     return Resolved(replace(settings, method=method, alpha=tuning.alpha, beta=tuning.beta, center=False), tuning)
@@ -65,20 +66,15 @@ def _representation(problem: Problem, settings: Settings) -> Resolved:
     return Resolved(replace(settings, alpha=tuning.alpha, beta=tuning.beta, center=tuning.center), tuning)
 
 
-def _wishes(settings: Settings, metric: Metric) -> Wishes:
-    alpha, beta = (None if value == "auto" else float(value) for value in (settings.alpha, settings.beta))
-    return Wishes(alpha, beta, bool(settings.standardize), settings.solver, metric, settings.progress)
-
-
-def _best_method(problem: Problem, settings: Settings, metric: Metric, tuning: Tuning) -> str:
+def _best_method(problem: Problem, wishes: Wishes, tuning: Tuning, rng: np.random.Generator) -> str:
     """The method with the smallest error on the same hidden cells; "pcfi" if there are none."""
     if tuning.note:
         return "pcfi"
-    benches = prepare_benches(problem, seeded(settings.random_state))
+    benches = prepare_benches(problem, rng)
     errors = {"pcfi": tuning.error}
     for method in RIVALS:
-        plain = replace(settings, method=method, alpha=1.0, beta=0.0, unreachable="mean", progress=False)
-        errors[method] = metric.over([bench.compared(_filled(bench, plain)) for bench in benches])[0]
+        plain = replace(wishes.settings, method=method, alpha=1.0, beta=0.0, unreachable="mean", progress=False)
+        errors[method] = wishes.metric.over([bench.compared(_filled(bench, plain)) for bench in benches])[0]
     return min(errors, key=lambda method: errors[method])
 
 

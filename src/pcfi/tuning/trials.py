@@ -10,6 +10,7 @@ from pcfi.channels import Sharing, share, share_factored
 from pcfi.diffusion import Factors, confidence_weighting, diffuse, varies
 from pcfi.engines.compiled import CompiledEngine
 from pcfi.hops import Hops, count_hops
+from pcfi.parameters import Settings
 from pcfi.problem import Problem
 from pcfi.solvers import FixedSteps, Solver, UntilSettled
 from pcfi.tuning.hiding import Fold
@@ -121,14 +122,15 @@ def prepare_bench(fold: Fold, whole: Whole, *, progress: bool = False) -> Bench:
     return Bench(fold, hops, levels, weight, unit, error_unit, mean, wanted)
 
 
-def try_alpha(bench: Bench, alpha: float, solver: Solver, out: Array, *, standardize: bool = True) -> Trial:
+def try_alpha(bench: Bench, alpha: float, settings: Settings, out: Array) -> Trial:
     """Diffuse and share in `out`, and look at the hidden cells."""
     fold, hops, problem = bench.fold, bench.hops, bench.fold.problem
     weighting = confidence_weighting(problem.graph, hops, alpha)
-    solver = _loosened(solver)
+    solver = _loosened(settings.solver)
     sharers = np.flatnonzero(varies(problem, weighting, solver) & (alpha < 1))
-    _, factors = diffuse(problem, hops, weighting, solver, out, keep_factored=sharers)
-    sharing, units = Sharing(alpha, 1.0, standardize), problem.channels.magnitude[sharers]
+    loops = settings.self_loops
+    _, factors = diffuse(problem, hops, weighting, solver, out, self_loops=loops, keep_factored=sharers)
+    sharing, units = Sharing(alpha, 1.0, bool(settings.standardize)), problem.channels.magnitude[sharers]
     if factors is None:
         diffused = fold.at(out)
         if len(sharers) > 1:
