@@ -2,6 +2,7 @@
 
 import argparse
 import time
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,7 @@ class Peer(nn.Module):
 
     def __init__(self, widths: list[int]) -> None:
         super().__init__()
-        pairs = zip(widths[:-1], widths[1:], strict=True)
-        self.layers = nn.ModuleList(GCNConv(n_in, n_out, cached=True) for n_in, n_out in pairs)
+        self.layers = nn.ModuleList(GCNConv(n_in, n_out, cached=True) for n_in, n_out in pairwise(widths))
 
     def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
         for layer in self.layers[:-1]:

@@ -17,23 +17,19 @@ FILLS = {
 }
 
 
-def accuracy(data, epochs=60):
-    """Test accuracy of a GCN where its validation accuracy was best."""
-    model = GCN(data.num_features, hidden_channels=16, num_layers=2, out_channels=7, dropout=0.5)
+def accuracy(data, epochs):
+    """Test accuracy of a GCN."""
+    model = GCN(data.num_features, hidden_channels=16, num_layers=2, out_channels=7, dropout=0.5, cached=True)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
-    best = (0.0, 0.0)
     for _ in range(epochs):
-        model.train()
         optimizer.zero_grad()
         cross_entropy(model(data.x, data.edge_index)[data.train_mask], data.y[data.train_mask]).backward()
         optimizer.step()
-        model.eval()
-        right = model(data.x, data.edge_index).argmax(dim=1) == data.y
-        best = max(best, (right[data.val_mask].double().mean().item(), right[data.test_mask].double().mean().item()))
-    return best[1]
+    right = model.eval()(data.x, data.edge_index).argmax(dim=1) == data.y
+    return right[data.test_mask].double().mean().item()
 
 
-def main(n_seeds=3, epochs=60):
+def main(n_seeds=3, epochs=100):
     """Mean accuracy of each fill over random choices of the nodes that keep their features."""
     data = Planetoid(os.environ.get("PCFI_DATA", "data"), "Cora", transform=LargestConnectedComponents())[0]
     found = dict.fromkeys(FILLS, 0.0)

@@ -249,6 +249,28 @@ def test_tables_of_a_result_are_tensors_beside_the_features():
     assert results[0].confidence.device == x.device
 
 
+@pytest.mark.parametrize("method", ["pcfi", "fp", "neighbors", "mean", "zero"])
+def test_nothing_known_is_filled_by_the_policy_with_no_confidence(method):
+    nothing = np.full((4, 3), np.nan)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pcfi.UnreachableWarning)
+        ours = device_tensor(nothing, path(4), method=method)
+        theirs = numpy(nothing, path(4), method=method)
+    assert (ours.values == 0).all()
+    assert ours.status == theirs.status
+    np.testing.assert_array_equal(ours.unreachable, theirs.unreachable)
+    if method == "pcfi":
+        assert (ours.confidence == 0).all()
+
+
+def test_a_mask_that_must_not_be_written_to_is_read_in_silence():
+    x = torch.tensor([[1.0], [0.0], [3.0]], device=DEVICE)
+    known = np.array([[True], [False], [True]])
+    known.flags.writeable = False
+    with device_engine():
+        assert pcfi.impute(x, path(3), known=known, alpha=0.5, beta=0.1).values.tolist() == [[1.0], [2.0], [3.0]]
+
+
 def test_progress_is_shown_on_a_device_too(capsys):
     device_tensor(np.array([[1.0, 2.0], [np.nan, 1.0], [3.0, np.nan]]), path(3), progress=True)
     shown = capsys.readouterr().err

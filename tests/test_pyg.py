@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from torch_geometric import transforms as T
+import torch_geometric.transforms as T  # noqa: N812  as PyG's documentation has it
 from torch_geometric.data import Batch, Data, HeteroData, InMemoryDataset
 from torch_geometric.loader import DataLoader
 

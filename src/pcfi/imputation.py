@@ -46,11 +46,12 @@ def impute(
     Parameters
     ----------
     features : array of shape (n_nodes, n_channels)
-        numpy (float32, float64; integers are all known), nested lists, torch tensors, or scipy sparse together with
-        `known`. NaN is missing unless `known` is given. Tensors come back as tensors, detached, on their device; those
-        on the CPU are read without a copy.
-    graph : scipy or torch sparse adjacency, (2, E) edge index, (edge_index, weights), PyG Data, or Graph
-        See `prepare_graph`.
+        numpy (float32, float64; integers are all known), nested lists, torch tensors, scipy sparse together with
+        `known`, or a table of pandas, polars or pyarrow, whose columns of numbers are the channels
+        (`pcfi.frames.impute` has the details). NaN (in a table, null too) is missing unless `known` is given. Tensors
+        come back as tensors, detached, on their device; those on the CPU are read without a copy.
+    graph : sparse adjacency, (2, E) edge index, (edge_index, weights), edge table, networkx graph, PyG Data, or Graph
+        See `prepare_graph`. An edge table or a networkx graph names the nodes of a node table by their ids.
     method : {"pcfi", "fp", "neighbors", "mean", "zero", "auto"}, default="pcfi"
         PCFI; Feature Propagation; the mean of the known neighbours (the channel's mean where there is none); the
         channel's mean; zero; or the one of the first four that fills hidden known cells best.

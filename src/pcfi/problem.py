@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pcfi import tensors
+from pcfi.containers import Container, Restore, open_container
 from pcfi.errors import DivergenceError, FeatureError, UnsupportedTypeError, counted
 from pcfi.graphs import Graph, GraphLike, read_graph
 
 Array = npt.NDArray[Any]
-Restore = Callable[[Array], Any]
 
 CHANNELS_AT_A_TIME = 512
 SMALL = 100_000  # cells below which a thread costs more than it saves
@@ -97,27 +97,26 @@ class Problem:
 def read_problem(features: Any, graph: GraphLike, known: Any = None, *, directed: bool = False) -> Problem:
     """Check `features`, `known` and `graph`, and put them into a `Problem`."""
     tensors.check_devices(features, known, graph)
-    values, restore, wrap = _read_features(features, known)
-    mask = _read_known(known, tuple(values.shape))
+    container = open_container(features, known)
+    values, restore = _read_features(container)
+    mask = _read_known(container.known, tuple(values.shape))
     if not isinstance(values, np.ndarray):
         mask = tensors.beside(values, mask)
-    prepared = read_graph(graph, len(values), f"features has {len(values)} rows", directed=directed)
-    return Problem(values, mask, prepared, survey(values, mask), restore, wrap)
+    numbered = container.number(graph)
+    prepared = read_graph(numbered, len(values), f"features has {len(values)} rows", directed=directed)
+    return Problem(values, mask, prepared, survey(values, mask), restore, container.wrap)
 
 
-def _read_features(features: Any, known: Any) -> tuple[Array, Restore, Restore]:
-    """Values, the way back of filled values, and the way back of other tables of their shape."""
-    container = next(read for recognises, read in _READERS if recognises(features))(features, known)
+def _read_features(container: Container) -> tuple[Array, Restore]:
+    """Values in the dtype of the arithmetic, and the way back of filled values."""
     values = container.array
     _check_shape(tuple(values.shape))
     if not isinstance(values, np.ndarray):
-        return values, container.restore, container.wrap
+        return values, container.restore
     dtype = _working_dtype(values.dtype)
-    if values.dtype.kind in "iu" and values.dtype.itemsize == 8:
-        _refuse_long_integers(values)
     is_half = values.dtype.kind == "f" and values.dtype.itemsize == 2
     restore = (lambda filled: container.restore(_to_half(filled))) if is_half else container.restore
-    return np.ascontiguousarray(values, dtype=dtype), restore, container.wrap
+    return np.ascontiguousarray(values, dtype=dtype), restore
 
 
 def _check_shape(shape: tuple[int, ...]) -> None:
@@ -132,85 +131,10 @@ def _check_shape(shape: tuple[int, ...]) -> None:
         raise FeatureError("features has no channels: there is nothing to fill in")
 
 
-def _as_it_is(filled: Array) -> Array:
-    return filled
-
-
 def _to_half(filled: Array) -> Array:
     if np.nanmax(np.abs(filled), initial=0.0) > np.finfo(np.float16).max:
         raise DivergenceError("a filled value is beyond what float16 holds: pass the features as float32")
     return filled.astype(np.float16)
-
-
-def _refuse_long_integers(values: Array) -> None:
-    if int(values.max()) > 2**53 or int(values.min()) < -(2**53):
-        raise FeatureError(
-            "features holds integers beyond 2^53, which float64 cannot tell apart: subtract an offset or rescale them"
-        )
-
-
-# Readers: features -> Container
-
-
-@dataclass(frozen=True, eq=False)
-class Container:
-    """Features as they came in, and the ways back.
-
-    Attributes
-    ----------
-    array : ndarray of any real dtype, or a float32 or float64 tensor on a device that the compiled kernels cannot reach
-    restore : callable
-        Filled values (in float32 or float64) -> what the caller gets.
-    wrap : callable
-        Another table of the same shape (confidence, hops, a mask) -> what the caller gets. Kept by the result, so it
-        can be pickled.
-    """
-
-    array: Any
-    restore: Restore = _as_it_is
-    wrap: Restore = _as_it_is
-
-
-def _read_tensor(features: Any, _known: Any) -> Container:
-    if str(features.dtype) == "torch.int64" and features.numel():
-        _refuse_long_integers(features)
-    array, back = tensors.read_features(features)
-    return Container(array, back.values, back.table)
-
-
-def _read_array(features: Any, known: Any) -> Container:
-    return Container(_to_array(features, known))
-
-
-def _to_array(features: Any, known: Any) -> Array:
-    if isinstance(features, np.ma.MaskedArray):
-        raise UnsupportedTypeError(
-            "features is a masked array: pass features.data with known=~np.ma.getmaskarray(features)"
-        )
-    if hasattr(features, "toarray") and hasattr(features, "nnz"):
-        if known is None:
-            raise FeatureError(
-                "features is sparse, which cannot tell missing from zero: pass known= (True = known) as well"
-            )
-        return np.asarray(features.toarray())
-    if not isinstance(features, np.ndarray | list | tuple):
-        name = f"{type(features).__module__}.{type(features).__qualname__}"
-        raise UnsupportedTypeError(
-            f"features is a {name}, which pcfi does not know: pass a numpy array, nested lists, a torch tensor, or a "
-            "scipy sparse matrix together with known="
-        )
-    try:
-        return np.asarray(features)
-    except ValueError as error:
-        raise FeatureError(
-            f"features has rows of different lengths ({error}): every node needs every channel"
-        ) from None
-
-
-_READERS: list[tuple[Callable[[Any], bool], Callable[[Any, Any], Container]]] = [
-    (tensors.is_tensor, _read_tensor),
-    (lambda _: True, _read_array),
-]
 
 
 def _working_dtype(dtype: np.dtype[Any]) -> npt.DTypeLike:

@@ -18,6 +18,10 @@ from pcfi.tuning.result import Tuning
 Array = npt.NDArray[Any]
 
 
+def _as_it_is(cells: Array) -> Array:
+    return cells
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Imputation:
     """Filled features, and an honest account of how they came about.
@@ -73,19 +77,23 @@ class Imputation:
     _hops: Hops | None = None
     _unreachable_channels: Array = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     _dtype: npt.DTypeLike = np.float64
-    _wrap: Callable[[Array], Any] = np.asarray
+    _wrap: Callable[[Array], Any] = _as_it_is
 
     @cached_property
     def hops(self) -> Any:
         """Hops of every cell to its nearest source: 0 if known, `pcfi.UNREACHABLE` if there is no way.
 
-        None for methods that do not search the graph. Kept per pattern, expanded when first asked for.
+        None for methods that do not search the graph. Kept per pattern, expanded when first asked for. A table, if the
+        features were one.
         """
         return None if self._hops is None else self._wrap(self._hops.expand())
 
     @cached_property
     def confidence(self) -> Any:
-        """Confidence of every cell, alpha^hops: 1 if known, 0 if unreachable. None for methods without confidence."""
+        """Confidence of every cell, alpha^hops: 1 if known, 0 if unreachable. None for methods without confidence.
+
+        A table like that of the values, if the features were one.
+        """
         if self._hops is None or self.alpha is None:
             return None
         return self._wrap(self._hops.confidence(self.alpha, self._dtype))

@@ -110,6 +110,8 @@ def beside(values: Tensor, array: Any) -> Tensor:
     """An array or tensor as a tensor on the device of `values`."""
     import torch
 
+    if isinstance(array, np.ndarray):
+        array = np.require(array, requirements="W")  # torch warns of memory that must not be written to
     return torch.as_tensor(array, device=values.device)
 
 

@@ -7,11 +7,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from pcfi import tensors
 from pcfi.engines.device.adjacency import Adjacency
 from pcfi.hops import Hops
 from pcfi.problem import Problem
 from pcfi.progress import progress_bar
-from pcfi.tensors import CELLS_AT_A_TIME, known_cells, wide_dtype
 
 Array = npt.NDArray[Any]
 
@@ -23,7 +23,7 @@ class DeviceHops(Hops):
         """As for arrays."""
         codes: Tensor = self.codes
         if table.dtype == np.float64:
-            entries = torch.as_tensor(table).to(codes.device, wide_dtype(codes.device))
+            entries = torch.as_tensor(table).to(codes.device, tensors.wide_dtype(codes.device))
         else:
             entries = torch.as_tensor(table, device=codes.device)
         per_pattern = entries[codes.int()]
@@ -36,15 +36,15 @@ def count_hops(problem: Problem, *, progress: bool) -> DeviceHops:
     values: Tensor = problem.values
     representatives = torch.as_tensor(problem.channels.representatives, device=values.device)
     links = Adjacency.of(problem.graph, None, values.device, torch.float32)
-    width = max(1, CELLS_AT_A_TIME // len(values))
+    width = max(1, tensors.CELLS_AT_A_TIME // len(values))
     parts = []
     with progress_bar("hops", len(representatives), show=progress) as advance:
         for chosen in representatives.split(width):
             mask = problem.mask.index_select(1, chosen) if len(problem.mask) else problem.mask  # type: ignore[attr-defined]
-            parts.append(_search(links, known_cells(values.index_select(1, chosen), mask)))
+            parts.append(_search(links, tensors.known_cells(values.index_select(1, chosen), mask)))
             advance(len(chosen))
     codes = torch.cat(parts, dim=1)
-    n_levels = int(codes.max())
+    n_levels = max(0, int(codes.max()))
     unreached = codes < 0
     codes[unreached] = n_levels + 1
     return DeviceHops(codes, n_levels, unreached.sum(dim=0).cpu().numpy(), problem.channels.patterns)

@@ -1,8 +1,8 @@
 """The steady state of a block of columns: conjugate gradients, then sweeps from near to far where they get stuck.
 
 As in the compiled kernels (`_kernels/settling.py`, `_kernels/sweeping.py`), a column stops when the largest |x - Px|
-over its free cells is small enough, whatever the norm of conjugate gradients says. A sweep takes all cells of one number
-of hops at a time.
+over its free cells is small enough, whatever the norm of conjugate gradients says. A sweep takes all cells of one
+number of hops at a time.
 """
 
 import torch
