@@ -337,7 +337,7 @@ def test_intervals_cover_what_was_never_seen(digits, kind):
         low, high = result.interval(coverage)
         inside = (low <= digits.images) & (digits.images <= high)
         assert inside[known].all()
-        assert abs(inside[~known].mean() - coverage) < 0.03
+        assert abs(inside[~known].mean() - coverage) < 0.04
     ranks = np.argsort(np.argsort(actual)), np.argsort(np.argsort(result.expected_error[~known]))
     assert np.corrcoef(*ranks)[0, 1] > 0.5
     assert result.expected_error[~known].mean() == pytest.approx(actual.mean(), rel=0.1)
