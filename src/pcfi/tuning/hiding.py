@@ -17,7 +17,6 @@ Array = npt.NDArray[Any]
 
 PARTS = 5  # the known cells are split into this many parts, each of which can be hidden
 FEW_UNITS = 40  # up to so many units every part counts
-MOST_PARTS = 8
 MOST_CELLS = 250_000  # that are hidden in a fold: more would not make an estimate better
 
 
@@ -61,7 +60,7 @@ def make_folds(problem: Problem, rng: np.random.Generator, *, most: int) -> list
     n_cells = int(of_patterns.sum(axis=0) @ sizes)
     n_parts = max(PARTS, -(-n_cells // MOST_CELLS))
     if n_units <= FEW_UNITS:
-        n_parts = most = min(n_units, MOST_PARTS)
+        n_parts = most = min(n_units, PARTS)
     parts = _parts(of_patterns, _clustering(known[:, channels.representatives][:, _missing(problem)]), n_parts, rng)
     folds = (_fold(problem, known, parts == part) for part in range(min(n_parts, most)))
     return [fold for fold in folds if len(fold.truth)]
