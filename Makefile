@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCHMARKS := against_pyg against_pseudocode settled_against_fixed large_graphs growth limit node_order hops \
-	first_call training tabular tabular_held_out tabular_settings neighbor_search scale scale_cost
+	first_call training tabular tabular_held_out tabular_settings neighbor_search scale scale_cost tuning
 
 # A copy of the paper's data sets, when they lie beside the repository; else they are downloaded when needed.
 SHARED := $(wildcard ../shared/data)
@@ -51,6 +51,7 @@ format: $(READY)
 
 docs: $(READY)
 	$(BIN)/python docs/pictures.py
+	$(BIN)/python docs/pictures_tuning.py
 	$(BIN)/python docs/reproduce.py
 	$(BIN)/python docs/marker_genes.py
 	$(BIN)/python docs/examples.py

@@ -15,7 +15,7 @@ rng = np.random.default_rng(0)
 small = np.where(rng.random((300, 24)) < 0.5, rng.normal(size=(300, 24)), np.nan).astype(np.float32)
 ring = np.stack([np.arange(300), (np.arange(300) + 1) % 300])
 blocks.BEYOND_CACHE, usual = 0, blocks.BEYOND_CACHE
-pcfi.impute(small, ring, solver=solver)  # loads the kernels for large graphs
+pcfi.impute(small, ring, alpha=0.5, beta=0.1, solver=solver)  # loads the kernels for large graphs
 blocks.BEYOND_CACHE = usual
 start = time.perf_counter()
 graph = pcfi.prepare_graph(power_law_graph(n_nodes, n_edges), n_nodes)
@@ -30,7 +30,7 @@ def field(name):
     return int(line.split()[1]) * 1024
 before = field("VmRSS")
 start = time.perf_counter()
-result = pcfi.impute(hidden, graph, solver=solver)
+result = pcfi.impute(hidden, graph, alpha=0.5, beta=0.1, solver=solver)
 seconds = time.perf_counter() - start
 extra = field("VmHWM") - before - result.values.nbytes - result._hops.codes.nbytes
 print(json.dumps(dict(seconds=seconds, steps=result.steps, extra=extra, input=hidden.nbytes, edges=graph.n_edges,

@@ -55,7 +55,7 @@ def compare(n_rows: int) -> dict[str, object]:
 
 
 def fill(masked: np.ndarray, nearest: np.ndarray, distances: np.ndarray) -> np.ndarray:
-    return pcfi.impute(masked, link(nearest, distances, reach(distances), len(masked)), beta=0.0).values
+    return pcfi.impute(masked, link(nearest, distances, reach(distances), len(masked)), beta=0.0, alpha=0.5).values
 
 
 def error(filled: np.ndarray, full: np.ndarray, hidden: np.ndarray) -> float:

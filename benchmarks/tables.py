@@ -34,6 +34,9 @@ QUESTIONS = {
     "scale_budget": "Larger than memory: what does working within a budget cost, and is it kept?",
     "scale_workers": "Larger than memory: how much faster are two single-threaded workers than one?",
     "scale_cost": "Larger than memory: how good are the estimates, on sizes that they were not fitted to?",
+    "tuning_values": "Tuned values: how far from the truth, and do intervals cover? (RMSE on truly missing cells)",
+    "tuning_downstream": "Tuned representation: accuracy of a GCN against the paper's parameters",
+    "tuning_cost": "What does tuning cost?",
 }
 
 

@@ -59,7 +59,7 @@ def main() -> None:
 def digits() -> None:
     """The picture of the README, which is that of the demo."""
     data = demo.load_digits()
-    demo.draw(data, pcfi.impute(data.features, data.edges), FOLDER / "digits.png")
+    demo.draw(data, pcfi.impute(data.features, data.edges, alpha=0.5, beta=0.1), FOLDER / "digits.png")
 
 
 def save(figure: Any, name: str) -> None:
@@ -85,7 +85,7 @@ def small_features() -> Any:
 
 def fill_small(alpha: float, solver: Any = EXACT) -> pcfi.Imputation:
     """The small graph, filled."""
-    return pcfi.impute(small_features(), EDGES, alpha=alpha, solver=solver)
+    return pcfi.impute(small_features(), EDGES, alpha=alpha, solver=solver, beta=0.1)
 
 
 def draw_nodes(axis: Any, shades: Any, labels: list[str], colours: str, top: float) -> None:
@@ -179,7 +179,7 @@ def path(length: int = 21) -> None:
     edges = np.stack([np.arange(length - 1), np.arange(1, length)])
     figure, axis = plt.subplots(figsize=(7, 3.6))
     for alpha, (colour, marker) in LINES.items():
-        values = pcfi.impute(features, edges, alpha=alpha, solver=EXACT).values[:, 0]
+        values = pcfi.impute(features, edges, alpha=alpha, solver=EXACT, beta=0.1).values[:, 0]
         axis.plot(values, color=colour, marker=marker, markersize=4.5, label=f"alpha = {alpha:g}")
         say(f"path, alpha {alpha}", quarter=values[length // 4].round(4), middle=values[length // 2].round(4))
     axis.plot([0, length - 1], [0, 1], "s", markersize=10, color="w", markeredgecolor=BLACK, markeredgewidth=2)
@@ -206,7 +206,9 @@ def channels(shown: float = 1.0) -> None:
     """Two channels before and after they share, each known where the other is missing."""
     truth, features, edges = make_two_channels()
     missing = np.isnan(features)
-    filled = {beta: pcfi.impute(features, edges, beta=beta, solver=EXACT).values for beta in (0, 0.1, shown, 3)}
+    filled = {
+        beta: pcfi.impute(features, edges, beta=beta, solver=EXACT, alpha=0.5).values for beta in (0, 0.1, shown, 3)
+    }
     for beta, values in filled.items():
         closer = (np.abs(values - truth) < np.abs(filled[0] - truth))[missing]
         error = rmse((values - truth)[missing]).round(3)
@@ -301,7 +303,7 @@ def distance_to_steady_state(field: Field) -> None:
     for axis, (name, (known, graph)) in zip(axes, cases.items(), strict=True):
         for alpha in (0.1, 0.5, 0.9):
             draw_distances(axis, name, known, graph, alpha)
-        depth = pcfi.impute(known, graph).hops.max()
+        depth = pcfi.impute(known, graph, alpha=0.5, beta=0.1).hops.max()
         axis.set(xscale="log", yscale="log", ylim=(1e-5, 1.5), xlabel="steps")
         axis.set_xticks([1, 10, 100, 1000], ["1", "10", "100", "1,000"])
         axis.set_title(f"{name}: {graph.n_nodes:,} nodes, at most {depth} hops")

@@ -13,6 +13,7 @@ import pcfi
 from pcfi import tensors
 from pcfi.pyg import ImputeFeatures
 
+PAPER = {"alpha": 0.5, "beta": 0.1}  # the laws are about the paper's method unless they say otherwise
 DEVICE = torch.device(os.environ.get("PCFI_TEST_DEVICE", "cpu"))
 
 
@@ -52,12 +53,12 @@ def check_untouched(given: torch.Tensor, features: np.ndarray, values: torch.Ten
 
 
 def numpy(features, graph, **options):
-    return pcfi.impute(features, graph, **options)
+    return pcfi.impute(features, graph, **PAPER | options)
 
 
 def cpu_tensor(features, graph, known=None, **options):
     given, known = to_tensor(features), None if known is None else to_tensor(known)
-    result = pcfi.impute(given, tensor_graph(graph), known=known, **options)
+    result = pcfi.impute(given, tensor_graph(graph), known=known, **PAPER | options)
     check_untouched(given, features, result.values)
     return in_numpy(result)
 
@@ -65,7 +66,7 @@ def cpu_tensor(features, graph, known=None, **options):
 def device_tensor(features, graph, known=None, **options):
     given, known = to_tensor(features).to(DEVICE), None if known is None else to_tensor(known).to(DEVICE)
     with device_engine():
-        result = pcfi.impute(given, tensor_graph(graph, DEVICE), known=known, **options)
+        result = pcfi.impute(given, tensor_graph(graph, DEVICE), known=known, **PAPER | options)
     assert result.values.device == given.device
     check_untouched(given, features, result.values)
     return in_numpy(result)
@@ -79,9 +80,9 @@ def pyg(features, graph, known=None, **options):
         data.edge_weight = to_tensor(weights)
     mask = None if known is None else ~to_tensor(known)
     is_pcfi = options.get("method", "pcfi") == "pcfi"
-    filled = ImputeFeatures(mask, add_confidence=is_pcfi, **options)(data)
+    filled = ImputeFeatures(mask, add_confidence=is_pcfi, **PAPER | options)(data)
     check_untouched(data.x, features, filled.x)
-    plain = pcfi.impute(features, graph, known=known, **options)
+    plain = pcfi.impute(features, graph, known=known, **PAPER | options)
     if is_pcfi:
         np.testing.assert_array_equal(filled.confidence.numpy(), plain.confidence)
     return dataclasses.replace(plain, values=filled.x.numpy())

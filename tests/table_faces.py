@@ -12,6 +12,8 @@ from scipy import sparse
 import pcfi
 from random_problems import RandomProblem
 
+PAPER = {"alpha": 0.5, "beta": 0.1}  # what the faces are compared with unless a test says otherwise
+
 
 def node_names(problem: RandomProblem) -> list[str]:
     """Names whose order has nothing to do with the order of the rows."""
@@ -40,16 +42,16 @@ def polars_edges(problem: RandomProblem) -> pl.DataFrame:
 
 
 def by_pandas(problem, **chosen):
-    return pcfi.impute(pandas_nodes(problem), pandas_edges(problem), **chosen).values.to_numpy()
+    return pcfi.impute(pandas_nodes(problem), pandas_edges(problem), **PAPER | chosen).values.to_numpy()
 
 
 def by_polars(problem, **chosen):
-    values = pcfi.impute(polars_nodes(problem), polars_edges(problem), **chosen).values
+    values = pcfi.impute(polars_nodes(problem), polars_edges(problem), **PAPER | chosen).values
     return values.drop("id").to_numpy()
 
 
 def by_pyarrow(problem, **chosen):
-    values = pcfi.impute(polars_nodes(problem).to_arrow(), polars_edges(problem).to_arrow(), **chosen).values
+    values = pcfi.impute(polars_nodes(problem).to_arrow(), polars_edges(problem).to_arrow(), **PAPER | chosen).values
     return np.stack([values[name].to_numpy() for name in values.column_names[1:]], axis=1)
 
 
@@ -64,12 +66,12 @@ def by_networkx(problem, **chosen):
     for j, i in zip(*np.nonzero(flow), strict=True):
         G.add_edge(names[i], names[j], similarity=flow[j, i])
     weight = "similarity" if G.number_of_edges() else None
-    filled = pcfi.networkx.impute(G, "features", weight=weight, **chosen)
+    filled = pcfi.networkx.impute(G, "features", weight=weight, **PAPER | chosen)
     return np.array([vector for _, vector in filled.nodes(data="features")], dtype=np.float64)
 
 
 def by_nothing(problem, **chosen):
-    return pcfi.impute(problem.masked.astype(np.float64), problem.graph, **chosen).values
+    return pcfi.impute(problem.masked.astype(np.float64), problem.graph, **PAPER | chosen).values
 
 
 def by_anndata(problem, **chosen):
@@ -77,7 +79,7 @@ def by_anndata(problem, **chosen):
     adata.obsp["mine"] = sparse.csr_array(problem.flow.T)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "nothing is missing", pcfi.PcfiWarning)
-        pcfi.anndata.impute(adata, obsp_key="mine", **chosen)
+        pcfi.anndata.impute(adata, obsp_key="mine", **PAPER | chosen)
     return adata.layers["pcfi"]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import pcfi
-from pcfi.imputation import FILLS
+from pcfi.filling import FILLS
 from pcfi.parameters import METHODS
 
 SOURCE = Path(pcfi.__file__).parent
@@ -19,6 +19,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 PUBLIC = {
     "UNREACHABLE",
     "DivergenceError",
+    "Evaluation",
     "FeatureError",
     "FixedSteps",
     "Graph",
@@ -29,12 +30,16 @@ PUBLIC = {
     "PcfiError",
     "PcfiWarning",
     "TooLargeError",
+    "Tuning",
+    "TuningWarning",
     "UnreachableError",
     "UnreachableWarning",
     "UnsupportedTypeError",
     "UntilSettled",
+    "evaluate",
     "impute",
     "prepare_graph",
+    "tune",
 }
 
 
@@ -123,6 +128,8 @@ def documented_defaults(text: str) -> dict[str, str]:
 
 DOCUMENTED = [
     pcfi.impute,
+    pcfi.tune,
+    pcfi.evaluate,
     pcfi.prepare_graph,
     pcfi.FixedSteps,
     pcfi.UntilSettled,

@@ -20,7 +20,11 @@ def run(problem: RandomProblem, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pcfi.UnreachableWarning)
         return pcfi.impute(
-            problem.masked, problem.graph, beta=0, unreachable="zero", directed=problem.directed, **options
+            problem.masked,
+            problem.graph,
+            unreachable="zero",
+            directed=problem.directed,
+            **{"alpha": 0.5, "beta": 0} | options,
         )
 
 
@@ -88,10 +92,10 @@ def test_four_nodes_by_hand():
     alpha = 0.5
     features = np.array([[0.0], [np.nan], [np.nan], [3.0]])
     path = [[0, 1, 2], [1, 2, 3]]
-    settled = pcfi.impute(features, path, alpha=alpha, solver=pcfi.UntilSettled(1e-13)).values.ravel()
+    settled = pcfi.impute(features, path, alpha=alpha, solver=pcfi.UntilSettled(1e-13), beta=0.1).values.ravel()
     np.testing.assert_allclose(settled, [0, 0.75, 2.25, 3], atol=1e-12)
     # one step of eq. 5 from zero: x1 = (x0 / a + x2 + x1) / (1 / a + 1 + 1) = 0, x2 = (3 / a) / (1 / a + 2) = 1.5
-    once = pcfi.impute(features, path, alpha=alpha, solver=pcfi.FixedSteps(1)).values.ravel()
+    once = pcfi.impute(features, path, alpha=alpha, solver=pcfi.FixedSteps(1), beta=0.1).values.ravel()
     np.testing.assert_allclose(once, [0, 0, 1.5, 3], atol=1e-12)
 
 
@@ -161,7 +165,7 @@ def test_one_source_reaches_the_end_of_a_long_path(dtype):
     features = np.full((length, 2), np.nan, dtype=dtype)
     features[0] = 3.7, -2.0
     path = np.stack([np.arange(length - 1), np.arange(1, length)])
-    result = pcfi.impute(features, path, alpha=0.1)
+    result = pcfi.impute(features, path, alpha=0.1, beta=0.1)
     np.testing.assert_array_equal(result.values, np.broadcast_to(features[0], (length, 2)))
     np.testing.assert_array_equal(result.hops[:, 0], np.arange(length))
     assert np.isfinite(result.confidence).all()
@@ -189,7 +193,7 @@ def test_long_path_between_two_sources_agrees_with_exact_fractions(dtype, length
     features = np.full((length, 1), np.nan, dtype=dtype)
     features[0], features[-1] = 1.0, 5.0
     path = np.stack([np.arange(length - 1), np.arange(1, length)])
-    result = pcfi.impute(features, path, alpha=0.1)
+    result = pcfi.impute(features, path, alpha=0.1, beta=0.1)
     assert result.converged
     # fractions of 10,000 digits are slow: the middle 400 nodes hold all of the fall to 1e-300
     cut = slice(length // 2 - 200, length // 2 + 200 + length % 2)
@@ -257,7 +261,7 @@ def test_unsettled_results_say_so():
     features = np.full((1000, 1), np.nan)
     features[0], features[-1] = 0.0, 1.0
     with pytest.warns(pcfi.NotSettledWarning, match="Not settled after 5 steps"):
-        result = pcfi.impute(features, path, alpha=1, solver=pcfi.UntilSettled(1e-9, max_steps=5))
+        result = pcfi.impute(features, path, alpha=1, solver=pcfi.UntilSettled(1e-9, max_steps=5), beta=0.1)
     assert not result.converged
     assert result.residual > 1e-9
 

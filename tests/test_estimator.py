@@ -58,7 +58,7 @@ def test_with_a_graph_it_is_impute():
 def test_without_a_graph_it_is_impute_on_the_graph_of_similar_rows():
     _, X = table()
     imputer = pcfi.PCFI(beta=0.1)
-    expected = pcfi.impute(X, imputer.fit(X).graph_, beta=0.1, standardize=True).values
+    expected = pcfi.impute(X, imputer.fit(X).graph_, beta=0.1, standardize=True, alpha=0.5).values
     np.testing.assert_array_equal(imputer.transform(X), expected)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import pcfi
 from random_problems import RandomProblem, problems
-from table_faces import FACES
+from table_faces import FACES, PAPER
 
 options = st.fixed_dictionaries(
     {
@@ -35,7 +35,7 @@ def plainly(problem: RandomProblem, features=None, **chosen):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pcfi.UnreachableWarning)
         features = problem.masked if features is None else features
-        return pcfi.impute(features, problem.graph, directed=problem.directed, **chosen).values
+        return pcfi.impute(features, problem.graph, directed=problem.directed, **PAPER | chosen).values
 
 
 @every_face

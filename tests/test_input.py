@@ -12,7 +12,7 @@ import pcfi
 
 EDGES = np.array([[0, 1, 2, 3, 0], [1, 2, 3, 4, 2]])
 FEATURES = np.array([[1.0, 5.0], [np.nan, np.nan], [2.0, np.nan], [np.nan, 7.0], [4.0, np.nan]])
-EXPECTED = pcfi.impute(FEATURES, EDGES).values
+EXPECTED = pcfi.impute(FEATURES, EDGES, alpha=0.5, beta=0.1).values
 
 
 def adjacency(data=None):
@@ -46,7 +46,7 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_of_a_graph_means_the_same(form):
-    assert pcfi.impute(FEATURES, FORMS[form]).values.tobytes() == EXPECTED.tobytes()
+    assert pcfi.impute(FEATURES, FORMS[form], alpha=0.5, beta=0.1).values.tobytes() == EXPECTED.tobytes()
 
 
 @pytest.mark.parametrize("duplicate", [([[0, 0], [1, 1]], None), ([[0, 1], [1, 0]], None), ([[0], [1]], [2.0])])
@@ -60,7 +60,7 @@ def test_duplicates_add_up_and_directions_take_the_larger(duplicate):
 def test_directed_edges_carry_values_one_way_only():
     features = np.array([[1.0], [np.nan], [np.nan]])
     with pytest.warns(pcfi.UnreachableWarning):
-        result = pcfi.impute(features, [[0, 2], [1, 1]], directed=True, unreachable="nan")
+        result = pcfi.impute(features, [[0, 2], [1, 1]], directed=True, unreachable="nan", alpha=0.5, beta=0.1)
     np.testing.assert_array_equal(result.values.ravel(), [1.0, 1.0, np.nan])
     matrix = sparse.csr_array(([1.0, 1.0], ([0, 2], [1, 1])), shape=(3, 3))
     assert pcfi.prepare_graph(matrix, directed=True).indptr.tolist() == [0, 0, 2, 2]
@@ -78,30 +78,30 @@ def test_directed_edges_carry_values_one_way_only():
     ids=["lists", "fortran", "strided", "big-endian", "matrix"],
 )
 def test_every_form_of_features_means_the_same(features):
-    assert pcfi.impute(features, EDGES).values.tobytes() == EXPECTED.tobytes()
+    assert pcfi.impute(features, EDGES, alpha=0.5, beta=0.1).values.tobytes() == EXPECTED.tobytes()
 
 
 def test_sparse_features_need_a_mask_and_come_back_dense():
     filled = np.nan_to_num(FEATURES)
     for form in (sparse.csr_array(filled), sparse.csc_matrix(filled)):
-        result = pcfi.impute(form, EDGES, known=~np.isnan(FEATURES))
+        result = pcfi.impute(form, EDGES, known=~np.isnan(FEATURES), alpha=0.5, beta=0.1)
         assert isinstance(result.values, np.ndarray)
         assert result.values.tobytes() == EXPECTED.tobytes()
     with pytest.raises(pcfi.FeatureError, match="pass known="):
-        pcfi.impute(sparse.csr_array(filled), EDGES)
+        pcfi.impute(sparse.csr_array(filled), EDGES, alpha=0.5, beta=0.1)
 
 
 def test_integers_are_all_known_and_become_float64():
-    result = pcfi.impute(np.arange(10).reshape(5, 2), EDGES)
+    result = pcfi.impute(np.arange(10).reshape(5, 2), EDGES, alpha=0.5, beta=0.1)
     assert result.values.dtype == np.float64
     assert result.status == "Nothing was missing."
-    masked = pcfi.impute(np.arange(10).reshape(5, 2), EDGES, known=~np.isnan(FEATURES))
+    masked = pcfi.impute(np.arange(10).reshape(5, 2), EDGES, known=~np.isnan(FEATURES), alpha=0.5, beta=0.1)
     assert masked.values.dtype == np.float64
     assert masked.n_missing == 5
 
 
 def test_float16_is_computed_in_float32_and_comes_back():
-    result = pcfi.impute(FEATURES.astype(np.float16), EDGES)
+    result = pcfi.impute(FEATURES.astype(np.float16), EDGES, alpha=0.5, beta=0.1)
     assert result.values.dtype == np.float16
     np.testing.assert_allclose(result.values, EXPECTED, rtol=2e-3)
 
@@ -136,14 +136,14 @@ BAD_FEATURES = {
 def test_bad_features_get_a_clear_error(case):
     features, message = BAD_FEATURES[case]
     with pytest.raises(pcfi.FeatureError, match=message) as error:
-        pcfi.impute(features, EDGES)
+        pcfi.impute(features, EDGES, alpha=0.5, beta=0.1)
     assert isinstance(error.value, ValueError)
 
 
 @pytest.mark.parametrize("features", ["abc", {"a": 1}, 3.0, np.ma.masked_invalid(FEATURES)])
 def test_features_of_an_unknown_type_get_a_type_error(features):
     with pytest.raises(pcfi.UnsupportedTypeError, match="features is a") as error:
-        pcfi.impute(features, EDGES)
+        pcfi.impute(features, EDGES, alpha=0.5, beta=0.1)
     assert isinstance(error.value, TypeError)
 
 
@@ -159,7 +159,7 @@ BAD_MASKS = {
 def test_bad_masks_get_a_clear_error(case):
     known, message = BAD_MASKS[case]
     with pytest.raises(pcfi.FeatureError, match=message):
-        pcfi.impute(FEATURES, EDGES, known=known)
+        pcfi.impute(FEATURES, EDGES, known=known, alpha=0.5, beta=0.1)
 
 
 BAD_GRAPHS = {
@@ -188,7 +188,7 @@ BAD_GRAPHS = {
 def test_bad_graphs_get_a_clear_error(case):
     graph, message = BAD_GRAPHS[case]
     with pytest.raises(pcfi.GraphError, match=message) as error:
-        pcfi.impute(FEATURES, graph)
+        pcfi.impute(FEATURES, graph, alpha=0.5, beta=0.1)
     assert isinstance(error.value, ValueError)
 
 
@@ -197,33 +197,33 @@ def test_an_unknown_graph_type_is_told_the_known_ones(graph):
     with pytest.raises(
         pcfi.UnsupportedTypeError, match=r"scipy or torch sparse adjacency .* edge index .*prepare_graph"
     ):
-        pcfi.impute(FEATURES, graph)
+        pcfi.impute(FEATURES, graph, alpha=0.5, beta=0.1)
 
 
 def test_an_undirected_prepared_graph_cannot_be_used_as_directed():
     with pytest.raises(pcfi.GraphError, match="directed=True"):
-        pcfi.impute(FEATURES, pcfi.prepare_graph(EDGES), directed=True)
+        pcfi.impute(FEATURES, pcfi.prepare_graph(EDGES), directed=True, alpha=0.5, beta=0.1)
 
 
 BAD_PARAMETERS = [
-    ({"alpha": 0}, "alpha must be a number greater than 0 and at most 1, got 0"),
+    ({"alpha": 0}, "alpha must be a number greater than 0 and at most 1, or 'auto', got 0"),
     ({"alpha": 1.1}, "alpha"),
     ({"alpha": -0.5}, "alpha"),
     ({"alpha": np.nan}, "alpha"),
     ({"alpha": "0.5"}, "alpha"),
     ({"alpha": None}, "alpha"),
     ({"alpha": True}, "alpha"),
-    ({"beta": -0.1}, "beta must be a finite number of at least 0, got -0.1"),
+    ({"beta": -0.1}, "beta must be a finite number of at least 0, or 'auto', got -0.1"),
     ({"beta": np.inf}, "beta"),
     ({"beta": np.nan}, "beta"),
     ({"beta": "x"}, "beta"),
-    ({"method": "knn"}, "method must be one of 'pcfi', 'fp', 'neighbors', 'mean', 'zero', got 'knn'"),
+    ({"method": "knn"}, "method must be one of 'pcfi', 'fp', 'neighbors', 'mean', 'zero', 'auto', got 'knn'"),
     ({"method": ["pcfi"]}, "method must be one of"),
     ({"unreachable": "drop"}, "unreachable must be one of 'mean', 'zero', 'nan', 'error', got 'drop'"),
     ({"unreachable": 0}, "unreachable"),
     ({"solver": "exact"}, "solver must be"),
     ({"solver": pcfi.FixedSteps}, "solver must be"),
-    ({"standardize": 1}, "standardize must be True, False or None"),
+    ({"standardize": 1}, "standardize must be True or False, or None"),
     ({"self_loops": "no"}, "self_loops must be True or False"),
     ({"progress": 3}, "progress must be True or False"),
     ({"directed": "no"}, "directed must be True or False"),
@@ -253,7 +253,7 @@ def test_rtol_is_between_0_and_1(rtol):
 def count_warnings(features, graph, **options):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        result = pcfi.impute(features, graph, **options)
+        result = pcfi.impute(features, graph, **{"alpha": 0.5, "beta": 0.1} | options)
     return result, [warning for warning in caught if issubclass(warning.category, pcfi.UnreachableWarning)]
 
 
@@ -274,7 +274,7 @@ def test_unreachable_cells_are_counted_in_one_warning_that_points_here(method):
 
 def test_unreachable_cells_can_be_an_error():
     with pytest.raises(pcfi.UnreachableError, match="1 of 1 missing cells"):
-        pcfi.impute([[1.0], [np.nan]], np.empty((2, 0), int), unreachable="error")
+        pcfi.impute([[1.0], [np.nan]], np.empty((2, 0), int), unreachable="error", alpha=0.5, beta=0.1)
 
 
 @pytest.mark.parametrize("method", ["pcfi", "fp", "neighbors", "mean"])
@@ -299,7 +299,7 @@ def test_without_edges_everything_missing_is_unreachable():
 def test_with_nothing_missing_the_values_come_back_without_work(monkeypatch):
     monkeypatch.setattr("pcfi.imputation.FILLS", {"pcfi": None})
     features = np.arange(10.0).reshape(5, 2)
-    result = pcfi.impute(features, EDGES)
+    result = pcfi.impute(features, EDGES, alpha=0.5, beta=0.1)
     np.testing.assert_array_equal(result.values, features)
     assert not np.shares_memory(result.values, features)
     assert result.n_missing == result.steps == result.residual == 0
@@ -309,8 +309,8 @@ def test_with_nothing_missing_the_values_come_back_without_work(monkeypatch):
 def test_values_too_large_for_the_arithmetic_are_an_error():
     features = np.array([[1.7e308], [np.nan], [-1.7e308]])
     with pytest.raises(pcfi.DivergenceError, match="channel 0"):
-        pcfi.impute(features, [[0, 1], [1, 2]])
+        pcfi.impute(features, [[0, 1], [1, 2]], alpha=0.5, beta=0.1)
 
 
 def test_one_node_and_one_channel():
-    assert pcfi.impute([[2.0]], np.empty((2, 0), int)).values == [[2.0]]
+    assert pcfi.impute([[2.0]], np.empty((2, 0), int), alpha=0.5, beta=0.1).values == [[2.0]]

@@ -179,7 +179,7 @@ def test_confidence_and_hops_tell_the_same_story(problem, chosen):
 @pytest.mark.parametrize("method", METHODS)
 def test_values_come_back_in_the_dtype_that_went_in(dtype, method):
     features = np.array([[1.0, np.nan], [np.nan, 2.0]], dtype=dtype)
-    assert pcfi.impute(features, [[0], [1]], method=method).values.dtype == dtype
+    assert pcfi.impute(features, [[0], [1]], method=method, alpha=0.5, beta=0.1).values.dtype == dtype
 
 
 def test_thread_count_does_not_change_a_bit():
@@ -199,9 +199,14 @@ def test_calls_from_several_threads_do_not_disturb_each_other():
     from random_problems import random_problem
 
     cases = [random_problem(np.random.default_rng(k), n_nodes=200, degree=5, n_channels=40) for k in range(8)]
-    alone = [pcfi.impute(case.masked, case.graph, unreachable="zero").values for case in map(connect, cases)]
+    alone = [
+        pcfi.impute(case.masked, case.graph, unreachable="zero", alpha=0.5, beta=0.1).values
+        for case in map(connect, cases)
+    ]
     with ThreadPoolExecutor(4) as pool:
-        together = list(pool.map(lambda case: pcfi.impute(case.masked, case.graph).values, map(connect, cases)))
+        together = list(
+            pool.map(lambda case: pcfi.impute(case.masked, case.graph, alpha=0.5, beta=0.1).values, map(connect, cases))
+        )
     for one, other in zip(alone, together, strict=True):
         assert one.tobytes() == other.tobytes()
 

@@ -19,8 +19,10 @@ CONNECTED = {"n_nodes": 40, "degree": 8, "n_channels": 7}
 def both_stages(problem: RandomProblem, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pcfi.UnreachableWarning)
-        first = pcfi.impute(problem.masked, problem.graph, directed=problem.directed, **{**options, "beta": 0})
-        return first, pcfi.impute(problem.masked, problem.graph, directed=problem.directed, **options)
+        first = pcfi.impute(
+            problem.masked, problem.graph, directed=problem.directed, **{"alpha": 0.5, **options, "beta": 0}
+        )
+        return first, pcfi.impute(problem.masked, problem.graph, directed=problem.directed, **{"alpha": 0.5} | options)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -114,8 +116,8 @@ def test_channels_with_a_large_offset_keep_their_correlation():
 
 def test_constant_channels_have_no_correlation():
     features = np.array([[1.0, 5.0], [np.nan, np.nan], [3.0, 5.0], [np.nan, 5.0]])
-    result = pcfi.impute(features, [[0, 1, 2], [1, 2, 3]], beta=10.0)
-    alone = pcfi.impute(features[:, :1], [[0, 1, 2], [1, 2, 3]], beta=0)
+    result = pcfi.impute(features, [[0, 1, 2], [1, 2, 3]], beta=10.0, alpha=0.5)
+    alone = pcfi.impute(features[:, :1], [[0, 1, 2], [1, 2, 3]], beta=0, alpha=0.5)
     np.testing.assert_array_equal(result.values[:, 1], 5.0)
     np.testing.assert_allclose(result.values[:, :1], alone.values)
 

@@ -2,7 +2,7 @@
 
 >>> import numpy as np, pcfi
 >>> features = np.array([[1.0], [np.nan], [3.0]])
->>> pcfi.impute(features, [[0, 1], [1, 2]]).values.ravel()
+>>> pcfi.impute(features, [[0, 1], [1, 2]], alpha=0.5, beta=0.1).values.ravel()
 array([1., 2., 3.])
 """
 
@@ -18,19 +18,23 @@ from pcfi.errors import (
     PcfiError,
     PcfiWarning,
     TooLargeError,
+    TuningWarning,
     UnreachableError,
     UnreachableWarning,
     UnsupportedTypeError,
 )
+from pcfi.evaluation import Evaluation, evaluate
 from pcfi.graphs import Graph, prepare_graph
 from pcfi.hops import UNREACHABLE
 from pcfi.imputation import impute
 from pcfi.result import Imputation
 from pcfi.solvers import FixedSteps, UntilSettled
+from pcfi.tuning import Tuning, tune
 
 __all__ = [
     "UNREACHABLE",
     "DivergenceError",
+    "Evaluation",
     "FeatureError",
     "FixedSteps",
     "Graph",
@@ -41,12 +45,16 @@ __all__ = [
     "PcfiError",
     "PcfiWarning",
     "TooLargeError",
+    "Tuning",
+    "TuningWarning",
     "UnreachableError",
     "UnreachableWarning",
     "UnsupportedTypeError",
     "UntilSettled",
+    "evaluate",
     "impute",
     "prepare_graph",
+    "tune",
 ]
 
 

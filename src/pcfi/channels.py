@@ -165,8 +165,12 @@ def _spread(squares: Array, dtype: npt.DTypeLike) -> tuple[Array, Array]:
     return spread, np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
 
 
-def share_factored(out: Array, hops: Hops, factors: Factors, units: Array, sharing: Sharing) -> None:
+def share_factored(
+    out: Array, hops: Hops, factors: Factors, units: Array, sharing: Sharing, nodes: Array | None = None
+) -> None:
     """Both stages at once for channels that are a product of an influence matrix H and known values Z.
+
+    Fills all missing reachable cells of `out`, or only those of the given nodes.
 
     With C = H - mean(H) over the reachable nodes and G = C^T C, the channels have the scatter S^2 = diag(Z^T G Z) and
     the correlation R = S^-1 Z^T G Z S^-1 - I. As X-hat - m = C Z, what the channels send each other is
@@ -178,7 +182,7 @@ def share_factored(out: Array, hops: Hops, factors: Factors, units: Array, shari
     """
     codes = hops.codes[:, factors.pattern]
     mean, received = received_by_influence(factors, codes <= hops.n_levels, units, sharing)
-    refine_factored(out, codes, hops.n_levels, factors, mean, received, sharing)
+    refine_factored(out, codes, hops.n_levels, factors, mean, received, sharing, nodes)
 
 
 def received_by_influence(factors: Factors, is_reachable: Array, units: Array, sharing: Sharing) -> tuple[Array, Array]:
@@ -192,15 +196,23 @@ def received_by_influence(factors: Factors, is_reachable: Array, units: Array, s
 
 
 def refine_factored(
-    out: Array, codes: Array, n_levels: int, factors: Factors, mean: Array, received: Array, sharing: Sharing
+    out: Array,
+    codes: Array,
+    n_levels: int,
+    factors: Factors,
+    mean: Array,
+    received: Array,
+    sharing: Sharing,
+    nodes: Array | None = None,
 ) -> None:
-    """Fill the missing reachable cells of some nodes: their rows of `out`, `codes` and `factors.influence`."""
+    """Fill the missing reachable cells of all rows, or of the given ones, of `out`, `codes` and `factors.influence`."""
     from pcfi.diffusion.influence import place
 
     known, dtype = factors.known.astype(np.float64), factors.influence.dtype
     unbounded = replace(factors, bounds=np.full_like(factors.bounds, np.inf) * [[-1], [1]])
-    rows = np.argsort(codes, kind="stable").astype(np.int32)
-    ends = np.searchsorted(codes, np.arange(n_levels + 1), side="right", sorter=rows)
+    chosen = np.arange(len(codes)) if nodes is None else nodes
+    rows = chosen[np.argsort(codes[chosen], kind="stable")].astype(np.int32)
+    ends = np.searchsorted(codes[rows], np.arange(n_levels + 1), side="right")
     for level in range(1, n_levels + 1):
         confidence = sharing.alpha**level
         weight = sharing.beta * (1 - confidence) * confidence

@@ -50,9 +50,9 @@ def compare(digits: Digits) -> tuple[list[tuple[str, float, float]], pcfi.Imputa
     features, removed = digits.features, ~digits.known
     graph = pcfi.prepare_graph(digits.edges)
     for method in METHODS:
-        pcfi.impute(features, graph, method=method)  # compiles or loads the kernels
+        pcfi.impute(features, graph, method=method, alpha=0.5, beta=0.1)  # compiles or loads the kernels
         start = time.perf_counter()
-        result = pcfi.impute(features, graph, method=method)
+        result = pcfi.impute(features, graph, method=method, alpha=0.5, beta=0.1)
         seconds = time.perf_counter() - start
         error = float(np.sqrt(np.mean((result.values - digits.images)[removed] ** 2)))
         rows.append((method, error, seconds))

@@ -14,7 +14,8 @@ PcfiError
 
 PcfiWarning (UserWarning)
 ├── UnreachableWarning                 cells that no source can reach
-└── NotSettledWarning                  the steady state was not reached within max_steps
+├── NotSettledWarning                  the steady state was not reached within max_steps
+└── TuningWarning                      too little is known to tune; defaults were used
 
 A message says what is wrong, what was given, what is allowed and what to do.
 """
@@ -74,6 +75,10 @@ class UnreachableWarning(PcfiWarning):
 
 class NotSettledWarning(PcfiWarning):
     """The steady state was not reached within `max_steps`."""
+
+
+class TuningWarning(PcfiWarning):
+    """Too little is known to choose parameters, so the documented defaults were used."""
 
 
 def counted(number: int, noun: str) -> str:

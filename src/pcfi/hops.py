@@ -52,17 +52,17 @@ class Hops:
         """Hops of every cell as int32, with `UNREACHABLE` where no source can reach it."""
         table = np.arange(self.n_levels + 2, dtype=np.int32)
         table[-1] = UNREACHABLE
-        return self._look_up(table)
+        return self.look_up(table)
 
     def confidence(self, alpha: float, dtype: npt.DTypeLike) -> Array:
         """Confidence of every cell."""
-        return self._look_up(self.confidence_by_code(alpha, dtype))
+        return self.look_up(self.confidence_by_code(alpha, dtype))
 
     def unreachable(self) -> Array:
         """Mask of the unreachable cells."""
         table = np.zeros(self.n_levels + 2, dtype=np.bool_)
         table[-1] = True
-        return self._look_up(table)
+        return self.look_up(table)
 
     @staticmethod
     def of_known(n_nodes: int, n_channels: int) -> "Hops":
@@ -70,7 +70,8 @@ class Hops:
         codes = np.zeros((n_nodes, 1), dtype=np.uint8)
         return Hops(codes, 0, np.zeros(1, dtype=np.int64), np.zeros(n_channels, dtype=np.int64))
 
-    def _look_up(self, table: Array) -> Array:
+    def look_up(self, table: Array) -> Array:
+        """What a table by hops code, whose last entry is for unreachable cells, says about every cell."""
         per_pattern = table[np.minimum(self.codes, self.n_levels + 1)]
         same = len(self.patterns) == self.codes.shape[1] and (np.diff(self.patterns) == 1).all()
         return per_pattern if same else per_pattern[:, self.patterns]

@@ -1,23 +1,15 @@
 """`impute`: features with missing cells and a graph -> an `Imputation`, the stages in order."""
 
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pcfi.diffusion import Outcome, confidence_weighting, degree_weighting, varies
-from pcfi.engines import Engine, engine_of
-from pcfi.errors import (
-    DivergenceError,
-    NotSettledWarning,
-    PcfiWarning,
-    UnreachableError,
-    UnreachableWarning,
-    counted,
-)
+from pcfi.diffusion import Outcome
+from pcfi.engines import engine_of
+from pcfi.errors import NotSettledWarning, PcfiWarning, TuningWarning, UnreachableWarning, counted
+from pcfi.filling import FILLS, Filled, unreachable_text
 from pcfi.graphs import GraphLike
 from pcfi.hops import Hops
 from pcfi.memory import refuse_if_too_large
@@ -26,17 +18,9 @@ from pcfi.problem import Problem, read_problem
 from pcfi.progress import compile_notice
 from pcfi.result import Imputation
 from pcfi.solvers import FixedSteps, Solver, UntilSettled
+from pcfi.tuning import Resolved, resolve
 
 Array = npt.NDArray[Any]
-
-
-@dataclass(frozen=True, eq=False)
-class Filled:
-    """What a method hands back: the filled array and how it went."""
-
-    values: Array
-    outcome: Outcome | None = None
-    hops: Hops | None = None
 
 
 def impute(
@@ -44,14 +28,17 @@ def impute(
     graph: GraphLike,
     *,
     method: str = "pcfi",
-    alpha: float = 0.5,
-    beta: float = 0.1,
+    alpha: float | str = "auto",
+    beta: float | str = "auto",
+    objective: str | None = None,
     solver: Solver = UntilSettled(),  # noqa: B008  a frozen value
     known: Any = None,
     standardize: bool | None = None,
+    center: bool | str | None = None,
     unreachable: str = "mean",
     directed: bool = False,
     self_loops: bool = True,
+    random_state: int | np.random.Generator | None = None,
     progress: bool = False,
 ) -> Imputation:
     """Fill the missing node features of a graph, and say how far each filled value can be trusted.
@@ -65,30 +52,40 @@ def impute(
         come back as tensors, detached, on their device; those on the CPU are read without a copy.
     graph : sparse adjacency, (2, E) edge index, (edge_index, weights), edge table, networkx graph, PyG Data, or Graph
         See `prepare_graph`. An edge table or a networkx graph names the nodes of a node table by their ids.
-    method : {"pcfi", "fp", "neighbors", "mean", "zero"}, default="pcfi"
+    method : {"pcfi", "fp", "neighbors", "mean", "zero", "auto"}, default="pcfi"
         PCFI; Feature Propagation; the mean of the known neighbours (the channel's mean where there is none); the
-        channel's mean; zero.
-    alpha : float, default=0.5
+        channel's mean; zero; or the one of the first four that fills hidden known cells best.
+    alpha : float or "auto", default="auto"
         Confidence in a value falls by this factor with every hop from its nearest source, 0 < alpha <= 1; 1 treats
-        all cells alike. Used by "pcfi" only.
-    beta : float, default=0.1
+        all cells alike. "auto" chooses it without labels, see `tune`. Used by "pcfi" only.
+    beta : float or "auto", default="auto"
         How strongly channels share what they know with each other, beta >= 0; 0 switches the second stage off, and so
-        does alpha=1, which leaves no cell less confident than another. Used by "pcfi" only.
+        does alpha=1, which leaves no cell less confident than another. "auto" chooses it. Used by "pcfi" only.
+    objective : {"values", "representation"}, default=None
+        What the result is for. "values", to be read and used: what diffusion says is drawn towards the channel's mean
+        as far as it proved unreliable at its number of hops. "representation", to train a graph neural network on: the
+        paper's output. None is "representation" if alpha and beta are numbers, and "values" otherwise. Used by "pcfi"
+        and "auto".
     solver : FixedSteps or UntilSettled, default=UntilSettled(rtol=1e-4, max_steps=1000)
         Diffuse until the values have settled, or for a number of steps as in the paper.
     known : boolean array of the shape of features, default=None
         True = known. What stands in a cell that is not known is ignored. None: everything but NaN is known.
     standardize : bool, default=None
         Whether channels share in units of their standard deviation, so that their scales do not matter. None means
-        False, as in the paper.
+        True for values, and False, as in the paper, for a representation.
+    center : bool or "auto", default=None
+        Whether `representation` of the result is less the channels' means, which helps networks where these are large.
+        "auto" decides by their size. None is "auto" for a representation with alpha or beta "auto", else False.
     unreachable : {"mean", "zero", "nan", "error"}, default="mean"
-        What a missing cell gets that no source can reach: the mean of its channel's known values (0 if it has none),
-        0, NaN, or an error for the whole call.
+        What a missing cell gets that no source can reach: the mean of its channel's known values (0 if it has none;
+        shrunk like all means for values), 0, NaN, or an error for the whole call.
     directed : bool, default=False
         Whether values flow only along the direction of the edges.
     self_loops : bool, default=True
         Whether each node counts as its own neighbour, with weight 1. Does not change the steady state of "pcfi"; it
         does change `FixedSteps` and "fp".
+    random_state : int, numpy Generator or None, default=None
+        Which known cells "auto" hides to learn from. None is a fixed seed: the same call gives the same result.
     progress : bool, default=False
         Whether to show progress bars.
 
@@ -103,7 +100,7 @@ def impute(
 
     >>> import numpy as np, pcfi
     >>> features = np.array([[0.0], [np.nan], [np.nan], [3.0]])
-    >>> result = pcfi.impute(features, [[0, 1, 2], [1, 2, 3]], alpha=0.5)
+    >>> result = pcfi.impute(features, [[0, 1, 2], [1, 2, 3]], alpha=0.5, beta=0.1)
     >>> result.values.ravel().round(3)
     array([0.  , 0.75, 2.25, 3.  ])
     >>> result.confidence.ravel()
@@ -114,11 +111,14 @@ def impute(
         alpha=alpha,
         beta=beta,
         solver=solver,
-        standardize=False if standardize is None else standardize,
+        standardize=standardize,
         unreachable=unreachable,
         directed=directed,
         self_loops=self_loops,
         progress=progress,
+        objective=objective,
+        center=center,
+        random_state=random_state,
     )
     result, notices = complete(read_problem(features, graph, known, directed=settings.directed), settings)
     for notice in notices:
@@ -127,109 +127,30 @@ def impute(
 
 
 def complete(problem: Problem, settings: Settings) -> tuple[Imputation, list[PcfiWarning]]:
-    """Fill a checked problem; returns the result and the warnings that the caller should hear."""
-    engine = engine_of(problem)
-    if problem.n_missing == 0:
-        hops = Hops.of_known(*problem.values.shape) if settings.method in ("pcfi", "fp") else None
-        filled = Filled(engine.start(problem, problem.channels.mean), hops=hops)
-        return _report(problem, settings, filled, "Nothing was missing.")
+    """Fill a checked problem: decide what is open, run the stages; also the warnings that the caller should hear."""
     refuse_if_too_large(problem, settings)
     with compile_notice(show=settings.progress):
-        filled = FILLS[settings.method](problem, settings, engine)
-    return _report(problem, settings, filled, status_of(settings, filled, problem.n_missing))
+        resolved = resolve(problem, settings)
+        filled = _fill(problem, resolved)
+    return _report(problem, resolved, filled, status_of(resolved.settings, filled, problem.n_missing))
 
 
-def _pcfi(problem: Problem, settings: Settings, engine: Engine) -> Filled:
-    hops = _hops(problem, settings, engine)
-    out = engine.start(problem, problem.channels.mean)
-    weighting = confidence_weighting(problem.graph, hops, settings.alpha)
-    shares = settings.beta > 0 and settings.alpha < 1
-    sharers = np.flatnonzero(varies(problem, weighting, settings.solver) & shares)
-    outcome, factors = engine.diffuse(problem, hops, weighting, settings, out, sharers)
-    refuse_divergence(outcome)
-    engine.share(problem, hops, settings, sharers, factors, out)
-    _place_unreachable(problem, settings, engine, hops, out)
-    return Filled(out, outcome, hops)
-
-
-def _feature_propagation(problem: Problem, settings: Settings, engine: Engine) -> Filled:
-    hops = _hops(problem, settings, engine)
-    out = engine.start(problem, problem.channels.mean)
-    weighting = degree_weighting(problem.graph, hops, settings.self_loops)
-    outcome, _ = engine.diffuse(problem, hops, weighting, settings, out, sharers=None)
-    refuse_divergence(outcome)
-    _place_unreachable(problem, settings, engine, hops, out)
-    return Filled(out, outcome, hops)
-
-
-def _neighbors(problem: Problem, settings: Settings, engine: Engine) -> Filled:
-    filled = _mean(problem, settings, engine)
-    engine.fill_from_neighbors(problem, filled.values)
+def _fill(problem: Problem, resolved: Resolved) -> Filled:
+    settings, tuning, engine = resolved.settings, resolved.tuning, engine_of(problem)
+    if problem.n_missing == 0:
+        hops = Hops.of_known(*problem.values.shape) if settings.method in ("pcfi", "fp") else None
+        return Filled(engine.start(problem, problem.channels.mean), hops=hops)
+    filled = FILLS[settings.method](problem, settings, engine)
+    if settings.method == "pcfi" and settings.objective == "values" and tuning is not None and filled.hops is not None:
+        kept = tuning.kappa_by_code(filled.hops.n_levels, unreachable=0.0 if settings.unreachable == "mean" else 1.0)
+        engine.shrink(filled.hops, kept, tuning.means.values, filled.values)
     return filled
-
-
-def _mean(problem: Problem, settings: Settings, engine: Engine) -> Filled:
-    empty = problem.channels.n_known == 0
-    refuse_unreachable(int(empty.sum()) * len(problem.values), problem, settings)
-    fill = np.where(empty, _policy_values(problem, settings), problem.channels.mean)
-    return Filled(engine.start(problem, fill))
-
-
-def _zero(problem: Problem, _settings: Settings, engine: Engine) -> Filled:
-    return Filled(engine.start(problem, np.zeros(problem.values.shape[1])))
-
-
-FILLS: dict[str, Callable[[Problem, Settings, Engine], Filled]] = {
-    "pcfi": _pcfi,
-    "fp": _feature_propagation,
-    "neighbors": _neighbors,
-    "mean": _mean,
-    "zero": _zero,
-}
-
-
-def _hops(problem: Problem, settings: Settings, engine: Engine) -> Hops:
-    hops = engine.count_hops(problem, settings)
-    refuse_unreachable(hops.unreachable_cells, problem, settings)
-    return hops
-
-
-def refuse_divergence(outcome: Outcome) -> None:
-    """Raise `DivergenceError` if a residual is not a number."""
-    if not np.isfinite(outcome.residual):
-        raise DivergenceError(
-            "the diffusion left the finite numbers: the known values or the edge weights span too many magnitudes"
-        )
-
-
-def _place_unreachable(problem: Problem, settings: Settings, engine: Engine, hops: Hops, out: Array) -> None:
-    """Put what the policy says into the unreachable cells (they hold the mean until now)."""
-    if hops.unreachable_cells and settings.unreachable != "mean":
-        engine.place_unreachable(hops, _policy_values(problem, settings), out)
-
-
-def _policy_values(problem: Problem, settings: Settings) -> Array:
-    if settings.unreachable == "mean":
-        return problem.channels.mean
-    return np.full(problem.values.shape[1], np.nan if settings.unreachable == "nan" else 0.0)
-
-
-def refuse_unreachable(n_cells: int, problem: Problem, settings: Settings) -> None:
-    """Raise if there are unreachable cells and the caller wants an error then."""
-    if n_cells and settings.unreachable == "error":
-        text = unreachable_text(n_cells, problem)
-        raise UnreachableError(f"{text}: choose unreachable='mean', 'zero' or 'nan' to go on")
-
-
-def unreachable_text(n_cells: int, problem: Problem) -> str:
-    """How many missing cells cannot be reached, in words."""
-    text = f"{n_cells:,} of {problem.n_missing:,} missing cells cannot be reached from any known cell of their channel"
-    n_empty = int((problem.channels.n_known == 0).sum())
-    return f"{text} ({counted(n_empty, 'channel')} without any known value)" if n_empty else text
 
 
 def status_of(settings: Settings, filled: Filled, n_missing: int) -> str:
     """How it went, in a sentence."""
+    if n_missing == 0:
+        return "Nothing was missing."
     if filled.outcome is None:
         what = {
             "zero": "0",
@@ -249,7 +170,8 @@ def status_of(settings: Settings, filled: Filled, n_missing: int) -> str:
     return f"Not settled after {steps}: {further}."
 
 
-def _report(problem: Problem, settings: Settings, filled: Filled, status: str) -> tuple[Imputation, list[PcfiWarning]]:
+def _report(problem: Problem, resolved: Resolved, filled: Filled, status: str) -> tuple[Imputation, list[PcfiWarning]]:
+    settings, tuning = resolved.settings, resolved.tuning
     notices: list[PcfiWarning] = []
     outcome = filled.outcome or Outcome()
     solver = settings.solver
@@ -258,6 +180,9 @@ def _report(problem: Problem, settings: Settings, filled: Filled, status: str) -
         advice = "raise max_steps or loosen rtol" + (", or use a smaller alpha" if settings.method == "pcfi" else "")
         notices.append(NotSettledWarning(f"{status} To settle it, {advice}."))
     is_pcfi = settings.method == "pcfi"
+    if tuning is not None and tuning.note and problem.n_missing:
+        text = f"alpha={tuning.alpha:g}, beta={tuning.beta:g} and no shrinking were used by default: {tuning.note}"
+        notices.append(TuningWarning(text))
     empty = (problem.channels.n_known == 0) & (settings.method != "zero") & (problem.n_missing > 0)
     n_unreachable = filled.hops.unreachable_cells if filled.hops is not None else int(empty.sum()) * len(problem.values)
     if n_unreachable:
@@ -269,6 +194,7 @@ def _report(problem: Problem, settings: Settings, filled: Filled, status: str) -
         method=settings.method,
         alpha=settings.alpha if is_pcfi else None,
         beta=settings.beta if is_pcfi else None,
+        objective=settings.objective if is_pcfi else None,
         steps=outcome.steps,
         residual=outcome.residual,
         status=status,
@@ -277,6 +203,8 @@ def _report(problem: Problem, settings: Settings, filled: Filled, status: str) -
         n_unreachable=n_unreachable,
         shape=(problem.values.shape[0], problem.values.shape[1]),
         _hops=filled.hops,
+        tuning=tuning,
+        center=engine_of(problem).channel_means(filled.values) if settings.center else None,
         _unreachable_channels=empty,
         _dtype=problem.dtype,
         _wrap=problem.wrap,

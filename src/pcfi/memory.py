@@ -34,7 +34,7 @@ def needs(problem: Problem, settings: Settings) -> Needs:
     """An estimate from the sizes; hops deeper than 254 take more."""
     n_nodes, n_channels = problem.values.shape
     values = problem.values.nbytes
-    if settings.method not in ("pcfi", "fp"):
+    if settings.method not in ("pcfi", "fp", "auto"):
         return Needs(values, 0, 0)
     from pcfi._kernels.blocks import BEYOND_CACHE
     from pcfi._kernels.threads import thread_count
@@ -46,7 +46,7 @@ def needs(problem: Problem, settings: Settings) -> Needs:
     n_tasks = -(-n_channels * problem.values.itemsize // ROW_BYTES)
     blocks = BLOCKS_TO_STEP if isinstance(settings.solver, FixedSteps) else BLOCKS_TO_SETTLE
     working = block * blocks * (1 if block >= BEYOND_CACHE else min(thread_count(), n_tasks))
-    if settings.method == "pcfi" and settings.beta > 0 and n_patterns > 1:
+    if settings.method in ("pcfi", "auto") and settings.beta != 0 and n_patterns > 1:
         n_active = int(np.count_nonzero(~problem.channels.silent))
         working = max(working, n_active**2 * (8 + problem.values.itemsize))
     return Needs(values, n_nodes * n_patterns, working)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from pcfi.errors import ParameterError
 from pcfi.solvers import FixedSteps, Solver, UntilSettled
 
 METHODS = ("pcfi", "fp", "neighbors", "mean", "zero")
+OBJECTIVES = ("values", "representation")
 UNREACHABLE_POLICIES = ("mean", "zero", "nan", "error")
 
 
@@ -43,16 +44,46 @@ def _one_of(*choices: str) -> Rule:
     return Rule(f"one of {names}", lambda value: isinstance(value, str) and value in choices)
 
 
+def _auto_or(rule: Rule) -> Rule:
+    """What `rule` allows, or "auto"."""
+
+    def is_auto(value: object) -> bool:
+        return isinstance(value, str) and value == "auto"
+
+    return Rule(
+        f"{rule.allowed}, or 'auto'",
+        lambda value: is_auto(value) or rule.accepts(value),
+        lambda value: value if is_auto(value) else rule.store(value),
+    )
+
+
+def _none_or(rule: Rule) -> Rule:
+    """What `rule` allows, or None."""
+    return Rule(
+        f"{rule.allowed}, or None",
+        lambda value: value is None or rule.accepts(value),
+        lambda value: None if value is None else rule.store(value),
+    )
+
+
+def _is_seed(value: object) -> bool:
+    whole = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0
+    return whole or isinstance(value, np.random.Generator)
+
+
 _FLAG = Rule("True or False", lambda value: isinstance(value, bool | np.bool_), bool)
 
 RULES = {
-    "method": _one_of(*METHODS),
-    "alpha": Rule("a number greater than 0 and at most 1", _number(lambda alpha: 0 < alpha <= 1), float),
-    "beta": Rule("a finite number of at least 0", _number(lambda beta: 0 <= beta < math.inf), float),
+    "method": _one_of(*METHODS, "auto"),
+    "alpha": _auto_or(Rule("a number greater than 0 and at most 1", _number(lambda alpha: 0 < alpha <= 1), float)),
+    "beta": _auto_or(Rule("a finite number of at least 0", _number(lambda beta: 0 <= beta < math.inf), float)),
+    "objective": _none_or(_one_of(*OBJECTIVES)),
+    "center": _none_or(_auto_or(_FLAG)),
+    "random_state": _none_or(Rule("a whole number of at least 0, a numpy Generator", _is_seed)),
     "solver": Rule(
         "pcfi.FixedSteps(...) or pcfi.UntilSettled(...)", lambda value: isinstance(value, FixedSteps | UntilSettled)
     ),
-    "standardize": Rule("True, False or None", _FLAG.accepts, bool),
+    "standardize": _none_or(_FLAG),
     "unreachable": _one_of(*UNREACHABLE_POLICIES),
     "directed": _FLAG,
     "self_loops": _FLAG,
@@ -62,17 +93,30 @@ RULES = {
 
 @dataclass(frozen=True)
 class Settings:
-    """The parameters of one call; making one checks them."""
+    """The parameters of one call; making one checks them. What is "auto" or None is decided before the stages run."""
 
     method: str
-    alpha: float
-    beta: float
+    alpha: Any
+    beta: Any
     solver: Solver
-    standardize: bool
+    standardize: bool | None
     unreachable: str
     directed: bool
     self_loops: bool
     progress: bool
+    objective: str | None = None
+    center: Any = None
+    random_state: Any = None
+
+    @property
+    def tunes(self) -> bool:
+        """Whether alpha or beta are left to the library."""
+        return "auto" in (self.alpha, self.beta)
+
+    @property
+    def aim(self) -> str:
+        """The objective: as given, else values as soon as something is left to the library, else the paper's output."""
+        return self.objective or ("values" if self.tunes or self.method == "auto" else "representation")
 
     def __post_init__(self) -> None:
         for field in fields(self):

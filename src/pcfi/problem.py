@@ -104,7 +104,7 @@ def read_problem(features: Any, graph: GraphLike, known: Any = None, *, directed
         mask = tensors.beside(values, mask)
     numbered = container.number(graph)
     prepared = read_graph(numbered, len(values), f"features has {len(values)} rows", directed=directed)
-    return Problem(values, mask, prepared, _survey(values, mask), restore, container.wrap)
+    return Problem(values, mask, prepared, survey(values, mask), restore, container.wrap)
 
 
 def _read_features(container: Container) -> tuple[Array, Restore]:
@@ -171,7 +171,13 @@ def _read_known(known: Any, shape: tuple[int, ...]) -> Array:
     return mask if tensors.is_tensor(mask) else np.ascontiguousarray(mask)
 
 
-def _survey(values: Array, mask: Array) -> Channels:
+def known_mask(problem: Problem) -> Array:
+    """Which cells are known, as an array of the shape of the features; not to be written to."""
+    return problem.mask if len(problem.mask) else ~np.isnan(problem.values)
+
+
+def survey(values: Array, mask: Array) -> Channels:
+    """Facts about each channel; `mask` as in `Problem`."""
     look = _facts if isinstance(values, np.ndarray) else tensors.survey
     n_known, low, high, mean, keys = look(values, mask)
     empty = n_known == 0

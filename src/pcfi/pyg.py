@@ -64,13 +64,14 @@ class ImputeFeatures(BaseTransform):  # type: ignore[misc]
         of every cell, for method "pcfi".
     add_indicator : bool, default=False
         Whether to append columns to the features that are 1 where a cell was missing: one for each channel.
-    method, alpha, beta, solver, standardize, unreachable, directed, self_loops
-        As in `pcfi.impute`. Numbers for alpha and beta mean the paper's representation for a GNN.
+    method, alpha, beta, solver, standardize, center, unreachable, directed, self_loops
+        As in `pcfi.impute` with objective="representation", which is what a GNN learns from. Numbers for alpha and beta
+        mean the paper; "auto" (default) also decides whether the channels' means are subtracted, from known cells, too.
 
     Examples
     --------
     >>> ImputeFeatures(missing_mask="missing", alpha=0.9)
-    ImputeFeatures(missing_mask='missing', alpha=0.9, beta=0.1, solver=UntilSettled(rtol=0.0001, max_steps=1000))
+    ImputeFeatures(missing_mask='missing', alpha=0.9, beta='auto', solver=UntilSettled(rtol=0.0001, max_steps=1000))
     """
 
     def __init__(
@@ -81,10 +82,11 @@ class ImputeFeatures(BaseTransform):  # type: ignore[misc]
         add_confidence: bool = False,
         add_indicator: bool = False,
         method: str = "pcfi",
-        alpha: float = 0.5,
-        beta: float = 0.1,
+        alpha: float | str = "auto",
+        beta: float | str = "auto",
         solver: Solver = UntilSettled(),  # noqa: B008  a frozen value
         standardize: bool | None = None,
+        center: bool | str | None = None,
         unreachable: str = "mean",
         directed: bool = False,
         self_loops: bool = True,
@@ -99,6 +101,8 @@ class ImputeFeatures(BaseTransform):  # type: ignore[misc]
             directed=directed,
             self_loops=self_loops,
             progress=False,
+            objective="representation",
+            center=center,
         )
         self.attrs = (attrs,) if isinstance(attrs, str) else tuple(attrs)
         if not self.attrs or not all(isinstance(attr, str) for attr in self.attrs):
@@ -182,7 +186,7 @@ class ImputeFeatures(BaseTransform):  # type: ignore[misc]
         return f"{type(self).__name__}({', '.join(words)})"
 
 
-_USUAL = {"standardize": False, "unreachable": "mean", "directed": False, "self_loops": True}
+_USUAL = {"standardize": False, "center": None, "unreachable": "mean", "directed": False, "self_loops": True}
 
 
 def _mask_words(mask: Mask) -> str:
@@ -226,7 +230,8 @@ def _fill(job: _Job, settings: Settings, *, with_confidence: bool) -> tuple[_Fil
         results.append(result)
         notices += heard
     confidence = torch.cat([result.confidence for result in results]) if with_confidence else None
-    values = torch.cat([result.values for result in results]) if len(results) > 1 else results[0].values
+    filled = [result.representation for result in results]
+    values = torch.cat(filled) if len(filled) > 1 else filled[0]
     return _Filled(values if job.features.is_floating_point() else job.features.clone(), confidence), notices
 
 

@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pcfi.errors import counted
+from pcfi import tensors
+from pcfi.errors import ParameterError, counted
 from pcfi.hops import Hops
+from pcfi.tuning.calibration import Calibration
+from pcfi.tuning.result import Tuning
 
 Array = npt.NDArray[Any]
 
@@ -32,6 +35,8 @@ class Imputation:
         The method used.
     alpha, beta : float or None
         The parameters used; None for methods that have none.
+    objective : {"values", "representation"} or None
+        What the result is for; None for methods that know one way only.
     steps : int
         Diffusion steps taken by the channel that took the most.
     residual : float
@@ -49,12 +54,17 @@ class Imputation:
         search the graph, those in channels without any known value (none for "zero").
     shape : tuple of int
         Number of nodes and channels.
+    tuning : Tuning or None
+        What "auto" found, and what spoke for it.
+    center : ndarray or None
+        Mean of each channel that `representation` is less, if it is.
     """
 
     values: Any
     method: str
     alpha: float | None
     beta: float | None
+    objective: str | None
     steps: int
     residual: float
     status: str
@@ -62,6 +72,8 @@ class Imputation:
     n_missing: int
     n_unreachable: int
     shape: tuple[int, int]
+    tuning: Tuning | None = None
+    center: Array | None = None
     _hops: Hops | None = None
     _unreachable_channels: Array = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     _dtype: npt.DTypeLike = np.float64
@@ -87,6 +99,50 @@ class Imputation:
         return self._wrap(self._hops.confidence(self.alpha, self._dtype))
 
     @cached_property
+    def representation(self) -> Any:
+        """The values, less the channels' means if `center` says so: what to train a network on."""
+        if self.center is None:
+            return self.values
+        return self.values - self._wrap(np.broadcast_to(self.center.astype(self._dtype), self.shape).copy())
+
+    @cached_property
+    def expected_error(self) -> Any:
+        """Absolute error to expect of every cell, in the channel's unit: 0 if known. None if nothing was calibrated.
+
+        Learned from known cells that were hidden, so there is none for a result without tuning.
+        """
+        if self._hops is None or self._calibration is None:
+            return None
+        return self._in_units(self._calibration.factors(self._hops.n_levels), self._calibration, self._hops)
+
+    def interval(self, coverage: float = 0.9) -> tuple[Any, Any]:
+        """Lowest and highest value of every cell: the truth is between them with a probability of `coverage`.
+
+        Learned from known cells that were hidden. Known cells have their value twice.
+        """
+        if not 0 < coverage < 1:
+            raise ParameterError(f"coverage must be a number between 0 and 1 (both excluded), got {coverage!r}")
+        if self._hops is None or self._calibration is None:
+            raise ParameterError(
+                "interval needs errors learned from hidden cells, and this result has none: impute with alpha='auto' "
+                "or objective='values', method 'pcfi' and enough known cells"
+            )
+        widths = self._calibration.half_widths(self._hops.n_levels, coverage)
+        half = self._in_units(widths, self._calibration, self._hops)
+        return self.values - half, self.values + half
+
+    def _in_units(self, by_code: Array, calibration: Calibration, hops: Hops) -> Any:
+        """What a table by hops code says about every cell, times its channel's scale, in the caller's container."""
+        table = hops.look_up(by_code)
+        scale = calibration.scale if isinstance(table, np.ndarray) else tensors.beside(table, calibration.scale)
+        return self._wrap((table * scale).astype(self._dtype) if isinstance(table, np.ndarray) else table * scale)
+
+    @property
+    def _calibration(self) -> Calibration | None:
+        chosen = self.tuning is not None and self.objective == "values"
+        return self.tuning.calibration if chosen and self.tuning is not None else None
+
+    @cached_property
     def unreachable(self) -> Any:
         """Mask of the cells that no source can reach."""
         if self._hops is not None:
@@ -101,7 +157,8 @@ class Imputation:
             ("missing", f"{counted(self.n_missing, 'cell')} ({self.n_missing / (nodes * channels):.1%})"),
         ]
         if self.alpha is not None:
-            facts.append(("parameters", f"alpha={self.alpha:g}, beta={self.beta:g}"))
+            facts.append(("parameters", f"alpha={self.alpha:g}, beta={self.beta:.3g}"))
+            facts.append(("objective", f"{self.objective}" + (", centred" if self.center is not None else "")))
         if self.n_unreachable:
             facts.append(("unreachable", counted(self.n_unreachable, "cell")))
         return [*facts, ("status", self.status)]

@@ -15,6 +15,8 @@ from pcfi.problem import SMALL, Problem
 
 Array = npt.NDArray[Any]
 
+ROWS_AT_A_TIME = 1024
+
 
 class CompiledEngine:
     """See `pcfi.engines.Engine`."""
@@ -63,7 +65,7 @@ class CompiledEngine:
     ) -> None:
         """See `channels`."""
         units = problem.channels.magnitude[sharers]
-        sharing = Sharing(settings.alpha, settings.beta, settings.standardize)
+        sharing = Sharing(settings.alpha, settings.beta, bool(settings.standardize))
         if factors is not None:
             share_factored(out, hops, factors, units, sharing)
         elif len(sharers) > 1:
@@ -78,3 +80,15 @@ class CompiledEngine:
         fill = fill.astype(out.dtype)
         for channel in np.flatnonzero(hops.n_unreachable[hops.patterns]):
             out[hops.codes[:, hops.patterns[channel]] > hops.n_levels, channel] = fill[channel]
+
+    def shrink(self, hops: Hops, kept: Array, means: Array, out: Array) -> None:
+        """A block of rows at a time."""
+        for start in range(0, len(out), ROWS_AT_A_TIME):
+            rows = slice(start, start + ROWS_AT_A_TIME)
+            share_kept = kept[np.minimum(hops.codes[rows], hops.n_levels + 1)][:, hops.patterns]
+            drawn = means + share_kept * (out[rows] - means)
+            np.copyto(out[rows], drawn.astype(out.dtype), where=share_kept < 1)
+
+    def channel_means(self, out: Array) -> Array:
+        """In float64."""
+        return np.asarray(np.nanmean(out, axis=0, dtype=np.float64))

@@ -165,6 +165,11 @@ def _text(path: str | Path | None) -> str | None:
 
 
 def _check_choices(settings: Settings, results: dict[str, str | None]) -> None:
+    if settings.tunes or settings.method == "auto":
+        raise ParameterError(
+            'pcfi.scale.impute does not tune: alpha and beta must be numbers and method not "auto"; find them with '
+            "pcfi.tune on a part of the channels"
+        )
     if settings.method not in METHODS:
         raise ParameterError(f"method must be 'pcfi' or 'fp' here, got {settings.method!r}: others are in pcfi.impute")
     if results["confidence"] is not None and settings.method != "pcfi":

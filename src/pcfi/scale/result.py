@@ -7,7 +7,8 @@ import numpy as np
 
 from pcfi.diffusion import Outcome
 from pcfi.errors import NotSettledWarning, PcfiWarning, UnreachableWarning
-from pcfi.imputation import Filled, status_of, unreachable_text
+from pcfi.filling import Filled, unreachable_text
+from pcfi.imputation import status_of
 from pcfi.optional import load
 from pcfi.scale.paths import suffix_of
 from pcfi.scale.run import Run

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from pcfi.channels import mixing_of
 from pcfi.diffusion import Outcome, active_channels, routes_of
 from pcfi.diffusion.job import Job
-from pcfi.imputation import refuse_unreachable
+from pcfi.filling import refuse_unreachable
 from pcfi.problem import group_by_key
 from pcfi.scale.plan import check_layout
 from pcfi.scale.run import PATTERNS, Run

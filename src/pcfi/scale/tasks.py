@@ -20,8 +20,8 @@ import numpy.typing as npt
 from pcfi.channels import Exchange, Sharing, received_by_influence, refine_factored, refuse_non_finite
 from pcfi.diffusion import Factors, diffuse
 from pcfi.errors import DivergenceError, FeatureError
+from pcfi.filling import refuse_divergence
 from pcfi.hops import Hops, count_hops
-from pcfi.imputation import refuse_divergence
 from pcfi.problem import Channels
 from pcfi.scale.folder import flush
 from pcfi.scale.run import PATTERNS, Run
@@ -180,7 +180,7 @@ def _keep_factors(run: Run, factors: Factors, codes: Array) -> None:
 
 def sharing_of(run: Run) -> Sharing:
     """Parameters of the second stage."""
-    return Sharing(run.settings.alpha, run.settings.beta, run.settings.standardize)
+    return Sharing(run.settings.alpha, run.settings.beta, bool(run.settings.standardize))
 
 
 def sums(run: Run, index: int) -> Array:

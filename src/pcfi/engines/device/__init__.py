@@ -82,3 +82,17 @@ class DeviceEngine:
         codes = hops.codes.index_select(1, tensors.beside(out, hops.patterns))  # type: ignore[attr-defined]
         filling = torch.as_tensor(fill).to(target.dtype).to(target.device)
         target.copy_(torch.where(codes > hops.n_levels, filling, target))
+
+    def shrink(self, hops: Hops, kept: Array, means: Array, out: Array) -> None:
+        """All channels at once."""
+        target: Tensor = out
+        share_kept = hops.look_up(kept)
+        wide: Tensor = torch.as_tensor(means).to(tensors.wide_dtype(target.device)).to(target.device)
+        drawn = (wide + share_kept * (target - wide)).to(target.dtype)
+        target.copy_(torch.where(torch.as_tensor(share_kept < 1), drawn, target))
+
+    def channel_means(self, out: Array) -> Array:
+        """In the widest numbers of the device."""
+        values: Tensor = out
+        means = values.to(tensors.wide_dtype(values.device)).nanmean(dim=0)
+        return tensors.to_array(means, "means").astype("float64")

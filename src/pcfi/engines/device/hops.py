@@ -19,7 +19,8 @@ Array = npt.NDArray[Any]
 class DeviceHops(Hops):
     """Hops whose codes are a tensor, as are the tables made from them."""
 
-    def _look_up(self, table: Array) -> Any:
+    def look_up(self, table: Array) -> Any:
+        """As for arrays."""
         codes: Tensor = self.codes
         if table.dtype == np.float64:
             entries = torch.as_tensor(table).to(codes.device, tensors.wide_dtype(codes.device))

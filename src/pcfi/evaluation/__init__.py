@@ -1,0 +1,187 @@
+"""`evaluate`: how well each method fills known cells that are hidden from it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi.errors import FeatureError, ParameterError
+from pcfi.evaluation.result import ByHops, Evaluation, Scored
+from pcfi.evaluation.scores import score, score_binary
+from pcfi.graphs import GraphLike
+from pcfi.hops import Hops, count_hops
+from pcfi.imputation import complete
+from pcfi.parameters import METHODS, Settings
+from pcfi.problem import Problem, read_problem
+from pcfi.progress import progress_bar
+from pcfi.solvers import UntilSettled
+from pcfi.tuning.hiding import Fold, make_folds
+from pcfi.tuning.resolution import on_host
+from pcfi.tuning.result import seeded
+
+__all__ = ["Evaluation", "evaluate"]
+
+Array = npt.NDArray[Any]
+
+DEFAULT_METHODS = ("zero", "mean", "neighbors", "fp", "pcfi")
+
+
+def evaluate(
+    features: Any,
+    graph: GraphLike,
+    *,
+    methods: Sequence[str] | Mapping[str, Mapping[str, Any]] = DEFAULT_METHODS,
+    folds: int = 5,
+    known: Any = None,
+    directed: bool = False,
+    random_state: int | np.random.Generator | None = None,
+    progress: bool = False,
+) -> Evaluation:
+    """Hide known cells in the way cells are missing, fill them in with each method, and compare with what they were.
+
+    The cells of a fold are hidden from everything that is done for it, tuning included.
+
+    Parameters
+    ----------
+    features : array of shape (n_nodes, n_channels)
+        As in `impute`.
+    graph : scipy sparse adjacency, (2, E) edge index, (edge_index, weights), or Graph
+        As in `impute`.
+    methods : sequence of str, or mapping, default=("zero", "mean", "neighbors", "fp", "pcfi")
+        The methods to compare, as in `impute`; or, by any name, the options of a call, say
+        {"paper": {"alpha": 0.9, "beta": 0.1}, "tuned": {}}.
+    folds : int, default=5
+        At most so many times a part of the known cells is hidden; more if few nodes are known.
+    known : boolean array of the shape of features, default=None
+        As in `impute`.
+    directed : bool, default=False
+        As in `impute`.
+    random_state : int, numpy Generator or None, default=None
+        Which cells are hidden. None is a fixed seed.
+    progress : bool, default=False
+        Whether to show a progress bar.
+
+    Returns
+    -------
+    Evaluation
+        Scores of each method overall, by hops and by channel.
+
+    Examples
+    --------
+    >>> import numpy as np, pcfi
+    >>> angle = np.arange(60) / 60 * 2 * np.pi
+    >>> known = np.random.default_rng(0).random((60, 1)) < 0.5
+    >>> features = np.where(known, 10 + np.sin(angle)[:, None], np.nan)
+    >>> ring = [np.arange(60), (np.arange(60) + 1) % 60]
+    >>> pcfi.evaluate(features, ring, methods=("mean", "neighbors", "pcfi")).best
+    'pcfi'
+    """
+    calls = _calls(methods, directed, random_state)
+    problem = on_host(read_problem(features, graph, known, directed=directed))
+    parts = make_folds(problem, seeded(random_state), most=_count(folds))
+    if len(parts) < 2:
+        raise FeatureError("too few cells are known to hide some of them: evaluate needs at least 2 nodes or cells")
+    scored: dict[str, list[Answer]] = {name: [] for name in calls}
+    with progress_bar("evaluate", len(parts) * len(calls), show=progress) as advance:
+        for fold in parts:
+            codes = _hops_of(fold)
+            for name, settings in calls.items():
+                scored[name].append(_answer(fold, codes, settings))
+                advance(1)
+    return _summary(problem, parts, scored)
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What a method filled into the hidden cells of a fold, and the hops of these (-1 if unreachable)."""
+
+    filled: Array
+    hops: Array
+
+
+def _count(folds: object) -> int:
+    if isinstance(folds, bool) or not isinstance(folds, int | np.integer) or folds < 2:
+        raise ParameterError(f"folds must be a whole number of at least 2, got {folds!r}")
+    return int(folds)
+
+
+def _calls(methods: Any, directed: bool, random_state: Any) -> dict[str, Settings]:
+    if isinstance(methods, str):
+        methods = (methods,)
+    named = methods if isinstance(methods, Mapping) else {name: {"method": name} for name in methods}
+    if not named:
+        raise ParameterError(f"methods is empty: name some of {', '.join(METHODS)}")
+    return {str(name): _settings(options, directed, random_state) for name, options in named.items()}
+
+
+def _settings(options: Mapping[str, Any], directed: bool, random_state: Any) -> Settings:
+    defaults = {
+        "method": "pcfi",
+        "alpha": "auto",
+        "beta": "auto",
+        "solver": UntilSettled(),
+        "standardize": None,
+        "unreachable": "mean",
+        "directed": directed,
+        "self_loops": True,
+        "progress": False,
+        "random_state": random_state if isinstance(random_state, int | np.integer) else None,
+    }
+    unknown = set(options) - set(Settings.__dataclass_fields__)
+    if unknown:
+        raise ParameterError(f"{', '.join(sorted(unknown))} is no option of impute that evaluate knows")
+    return Settings(**{**defaults, **options})
+
+
+def _hops_of(fold: Fold) -> Array:
+    hops: Hops = count_hops(fold.problem)
+    codes = hops.codes[fold.nodes, hops.patterns[fold.channels]].astype(np.int64)
+    return np.where(codes <= hops.n_levels, codes, -1)
+
+
+def _answer(fold: Fold, hops: Array, settings: Settings) -> Answer:
+    problem = replace(fold.problem, restore=np.asarray, wrap=np.asarray)
+    result, _ = complete(problem, settings)  # what it warns of is a problem that nobody asked about
+    return Answer(np.nan_to_num(fold.at(result.values)), hops)
+
+
+def _summary(problem: Problem, parts: list[Fold], answers: dict[str, list[Answer]]) -> Evaluation:
+    truth = np.concatenate([fold.truth for fold in parts])
+    channels = np.concatenate([fold.channels for fold in parts])
+    hops = np.concatenate([answer.hops for answer in next(iter(answers.values()))])
+    binary = bool(np.isin(truth, (0.0, 1.0)).all() and (truth > 0).any())
+    rows, by_hops, by_channel = [], [], {}
+    for name, given in answers.items():
+        rows.append(_scored(name, parts, given, binary))
+        error = np.concatenate([answer.filled for answer in given]) - truth
+        by_hops += [
+            ByHops(name, int(level), int((hops == level).sum()), float(np.sqrt(np.mean(error[hops == level] ** 2))))
+            for level in np.unique(hops)
+        ]
+        cells = np.bincount(channels, minlength=problem.values.shape[1])
+        squares = np.bincount(channels, weights=error**2, minlength=problem.values.shape[1])
+        by_channel[name] = np.sqrt(np.divide(squares, cells, out=np.full(len(cells), np.nan), where=cells > 0))
+    return Evaluation(tuple(rows), tuple(by_hops), by_channel, len(truth), len(parts))
+
+
+def _scored(name: str, parts: list[Fold], given: list[Answer], binary: bool) -> Scored:
+    each = []
+    for fold, answer in zip(parts, given, strict=True):
+        base = fold.problem.channels.mean[fold.channels].astype(np.float64)
+        scores = score(fold.truth, answer.filled, base, fold.nodes)
+        each.append(scores | (score_binary(fold.truth, answer.filled, fold.nodes) if binary else {}))
+    table = {key: np.array([scores[key] for scores in each]) for key in each[0]}
+    sizes = np.array([len(fold.truth) for fold in parts], dtype=np.float64)
+    means = {key: _mean(values, sizes, squared=key == "rmse") for key, values in table.items()}
+    errors = {key: float(np.nanstd(values, ddof=1) / np.sqrt(len(values))) for key, values in table.items()}
+    return Scored(name, means, errors)
+
+
+def _mean(values: Array, sizes: Array, *, squared: bool) -> float:
+    seen = np.isfinite(values)
+    if not seen.any():
+        return float("nan")
+    power = 2 if squared else 1
+    return float(np.average(values[seen] ** power, weights=sizes[seen]) ** (1 / power))

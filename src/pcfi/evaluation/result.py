@@ -1,0 +1,91 @@
+"""What an evaluation found, as data that prints itself."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi.errors import counted
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Scores of one method over all hidden cells, and their standard errors over folds."""
+
+    method: str
+    scores: dict[str, float]
+    standard_errors: dict[str, float]
+
+
+@dataclass(frozen=True)
+class ByHops:
+    """RMSE of one method on the hidden cells with some number of hops; -1 hops: no source can reach them."""
+
+    method: str
+    hops: int
+    cells: int
+    rmse: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Evaluation:
+    """Errors of methods on known cells that were hidden.
+
+    Attributes
+    ----------
+    methods : tuple of Scored
+        One per method, in the order given.
+    by_hops : tuple of ByHops
+    by_channel : dict
+        RMSE of each channel, by method; NaN for channels without a hidden cell.
+    n_hidden, n_folds : int
+        Number of hidden cells and of folds.
+    """
+
+    methods: tuple[Scored, ...]
+    by_hops: tuple[ByHops, ...]
+    by_channel: dict[str, Array] = field(repr=False)
+    n_hidden: int
+    n_folds: int
+
+    @property
+    def best(self) -> str:
+        """Method with the smallest RMSE."""
+        return min(self.methods, key=lambda one: one.scores["rmse"]).method
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One dictionary per method: its scores, and their standard errors as `<score>_se`."""
+        return [
+            {"method": one.method, **one.scores, **{f"{name}_se": value for name, value in one.standard_errors.items()}}
+            for one in self.methods
+        ]
+
+    def to_frame(self) -> Any:
+        """The same as a pandas DataFrame, with the methods as index."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise ImportError("Evaluation.to_frame needs pandas: pip install pandas, or use to_rows()") from None
+        return pd.DataFrame(self.to_rows()).set_index("method")
+
+    def __repr__(self) -> str:
+        names = list(self.methods[0].scores)
+        lines = ["Evaluation on " + f"{counted(self.n_hidden, 'hidden cell')} in {counted(self.n_folds, 'fold')}"]
+        width = max(len("method"), *(len(one.method) for one in self.methods))
+        lines.append(f"  {'method':<{width}}" + "".join(f"{name:>20}" for name in names))
+        for one in self.methods:
+            cells = (f"{_shown(one.scores[name])} +- {one.standard_errors[name]:.1g}" for name in names)
+            lines.append(f"  {one.method:<{width}}" + "".join(f"{cell:>20}" for cell in cells))
+        levels = sorted({row.hops for row in self.by_hops if row.hops >= 0})[:8]
+        lines.append(f"  {'RMSE by hops':<{width}}" + "".join(f"{level:>9}" for level in levels))
+        for one in self.methods:
+            found = {row.hops: row.rmse for row in self.by_hops if row.method == one.method}
+            lines.append(f"  {one.method:<{width}}" + "".join(f"{found.get(level, np.nan):>9.4g}" for level in levels))
+        return "\n".join(lines)
+
+
+def _shown(value: float) -> str:
+    return "0" if abs(value) < 1e-6 else f"{value:.4g}"  # the R2 of the mean is 0 but for rounding

@@ -1,0 +1,115 @@
+"""One method with numbers for its parameters -> the filled array: the stages in order."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi.diffusion import Outcome, confidence_weighting, degree_weighting, varies
+from pcfi.engines import Engine
+from pcfi.errors import DivergenceError, UnreachableError, counted
+from pcfi.hops import Hops
+from pcfi.parameters import Settings
+from pcfi.problem import Problem
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Filled:
+    """What a method hands back: the filled array and how it went."""
+
+    values: Array
+    outcome: Outcome | None = None
+    hops: Hops | None = None
+
+
+def _pcfi(problem: Problem, settings: Settings, engine: Engine) -> Filled:
+    hops = _hops(problem, settings, engine)
+    out = engine.start(problem, problem.channels.mean)
+    weighting = confidence_weighting(problem.graph, hops, settings.alpha)
+    shares = settings.beta > 0 and settings.alpha < 1
+    sharers = np.flatnonzero(varies(problem, weighting, settings.solver) & shares)
+    outcome, factors = engine.diffuse(problem, hops, weighting, settings, out, sharers)
+    refuse_divergence(outcome)
+    engine.share(problem, hops, settings, sharers, factors, out)
+    _place_unreachable(problem, settings, engine, hops, out)
+    return Filled(out, outcome, hops)
+
+
+def _feature_propagation(problem: Problem, settings: Settings, engine: Engine) -> Filled:
+    hops = _hops(problem, settings, engine)
+    out = engine.start(problem, problem.channels.mean)
+    weighting = degree_weighting(problem.graph, hops, settings.self_loops)
+    outcome, _ = engine.diffuse(problem, hops, weighting, settings, out, sharers=None)
+    refuse_divergence(outcome)
+    _place_unreachable(problem, settings, engine, hops, out)
+    return Filled(out, outcome, hops)
+
+
+def _neighbors(problem: Problem, settings: Settings, engine: Engine) -> Filled:
+    filled = _mean(problem, settings, engine)
+    engine.fill_from_neighbors(problem, filled.values)
+    return filled
+
+
+def _mean(problem: Problem, settings: Settings, engine: Engine) -> Filled:
+    empty = problem.channels.n_known == 0
+    refuse_unreachable(int(empty.sum()) * len(problem.values), problem, settings)
+    fill = np.where(empty, _policy_values(problem, settings), problem.channels.mean)
+    return Filled(engine.start(problem, fill))
+
+
+def _zero(problem: Problem, _settings: Settings, engine: Engine) -> Filled:
+    return Filled(engine.start(problem, np.zeros(problem.values.shape[1])))
+
+
+FILLS: dict[str, Callable[[Problem, Settings, Engine], Filled]] = {
+    "pcfi": _pcfi,
+    "fp": _feature_propagation,
+    "neighbors": _neighbors,
+    "mean": _mean,
+    "zero": _zero,
+}
+
+
+def _hops(problem: Problem, settings: Settings, engine: Engine) -> Hops:
+    hops = engine.count_hops(problem, settings)
+    refuse_unreachable(hops.unreachable_cells, problem, settings)
+    return hops
+
+
+def refuse_divergence(outcome: Outcome) -> None:
+    """Raise `DivergenceError` if a residual is not a number."""
+    if not np.isfinite(outcome.residual):
+        raise DivergenceError(
+            "the diffusion left the finite numbers: the known values or the edge weights span too many magnitudes"
+        )
+
+
+def _place_unreachable(problem: Problem, settings: Settings, engine: Engine, hops: Hops, out: Array) -> None:
+    """Put what the policy says into the unreachable cells (they hold the mean until now)."""
+    if hops.unreachable_cells and settings.unreachable != "mean":
+        engine.place_unreachable(hops, _policy_values(problem, settings), out)
+
+
+def _policy_values(problem: Problem, settings: Settings) -> Array:
+    if settings.unreachable == "mean":
+        return problem.channels.mean
+    return np.full(problem.values.shape[1], np.nan if settings.unreachable == "nan" else 0.0)
+
+
+def refuse_unreachable(n_cells: int, problem: Problem, settings: Settings) -> None:
+    """Raise if there are unreachable cells and the caller wants an error then."""
+    if n_cells and settings.unreachable == "error":
+        text = unreachable_text(n_cells, problem)
+        raise UnreachableError(f"{text}: choose unreachable='mean', 'zero' or 'nan' to go on")
+
+
+def unreachable_text(n_cells: int, problem: Problem) -> str:
+    """How many missing cells are unreachable, in words."""
+    text = f"{n_cells:,} of {problem.n_missing:,} missing cells cannot be reached from any known cell of their channel"
+    n_empty = int((problem.channels.n_known == 0).sum())
+    return f"{text} ({counted(n_empty, 'channel')} without any known value)" if n_empty else text

@@ -1,0 +1,168 @@
+"""From confidence to numbers one can act on: expected error and prediction intervals, learned from hidden cells.
+
+A hidden cell's error is measured in units of its channel's range. Two things tell how large it will be: the channel, by
+the mean error of its hidden cells, drawn towards that of all channels where there are few; and the hops, by an isotonic
+regression (confidence falls with hops, so the expected error never falls). The score of a hidden cell is its error over
+what the other folds would have expected; an interval is the expected error times a quantile of the scores of cells with
+about as many hops (split conformal prediction). With few hidden nodes even that quantile is uncertain, so it is taken
+as high as needed for the intervals of each fold, made from the others, to cover what they should.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi.tuning.moments import LEVELS
+
+Array = npt.NDArray[Any]
+
+PRIOR_CELLS = 10.0  # that say "as in all channels" about the error of a channel
+CELLS_IN_GROUP = 500  # for a number of hops to have quantiles of its own
+MOST_SCORES = 10_000  # kept of a group in a fold, evenly spaced in rank
+CAUTION = np.linspace(0.0, 1.0, 21)
+
+
+@dataclass(frozen=True, eq=False)
+class Errors:
+    """Errors in the hidden cells of a fold, in units of the channels' ranges: of the method, and of the mean."""
+
+    levels: Array
+    channels: Array
+    absolute: Array
+    of_mean: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """Expected error: of a channel, in its range, times a factor for the number of hops, of length LEVELS."""
+
+    per_channel: Array
+    by_hops: Array
+
+    def of(self, errors: Errors) -> Array:
+        """What is expected of the given cells."""
+        return np.asarray(self.per_channel[errors.channels] * self.by_hops[np.minimum(errors.levels, LEVELS - 1)])
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """What the hidden cells taught about errors.
+
+    Attributes
+    ----------
+    scale : ndarray, one per channel
+        Mean absolute error of the channel, in the channel's own unit.
+    by_hops : ndarray of length LEVELS
+        Factor for a number of hops.
+    unreachable : float
+        Factor for cells that no source can reach: they hold a mean.
+    groups : ndarray of int, one per number of hops
+        Which scores a number of hops goes by.
+    scores : list, one per group, of lists, one per fold, of ndarray
+        Error over expected error of hidden cells, sorted.
+    """
+
+    scale: Array
+    by_hops: Array
+    unreachable: float
+    groups: Array
+    scores: list[list[Array]]
+
+    def factors(self, n_levels: int) -> Array:
+        """Factor by hops code, as in `Hops.codes`: 0 for known cells; the last entry is for unreachable ones."""
+        table = self.by_hops[np.minimum(np.arange(n_levels + 2), LEVELS - 1)]
+        table[0], table[-1] = 0.0, self.unreachable
+        return np.asarray(table)
+
+    def half_widths(self, n_levels: int, coverage: float) -> Array:
+        """Half the width of an interval by hops code, in units of the channel's scale."""
+        quantiles = np.array([_cautious_quantile(folds, coverage) for folds in self.scores])
+        groups = self.groups[np.minimum(np.arange(n_levels + 2), LEVELS - 1)]
+        return np.asarray(self.factors(n_levels) * quantiles[groups])
+
+
+def calibrate(folds: Sequence[Errors], units: Array) -> Calibration:
+    """Learn from the folds; `units` are the ranges of all channels."""
+    total = _joined(folds)
+    expected = _expect(total, len(units))
+    of_mean = total.of_mean.sum() / expected.per_channel[total.channels].sum()
+    unreachable = max(float(of_mean), float(expected.by_hops[-1]))
+    groups = _groups(np.bincount(np.minimum(total.levels, LEVELS - 1), minlength=LEVELS))
+    scores: list[list[Array]] = [[] for _ in range(int(groups.max()) + 1)]
+    for own in folds:
+        others = _expect(_joined([fold for fold in folds if fold is not own]), len(units))
+        relative = own.absolute / others.of(own)
+        group = groups[np.minimum(own.levels, LEVELS - 1)]
+        for number, kept in enumerate(scores):
+            kept.append(_thinned(np.sort(relative[group == number])))
+    return Calibration(expected.per_channel * units, expected.by_hops, unreachable, groups, scores)
+
+
+def _joined(folds: Sequence[Errors]) -> Errors:
+    names = ("levels", "channels", "absolute", "of_mean")
+    return Errors(*(np.concatenate([getattr(fold, name) for fold in folds]) for name in names))
+
+
+def _expect(errors: Errors, n_channels: int) -> Expected:
+    from scipy.optimize import isotonic_regression
+
+    levels = np.minimum(errors.levels, LEVELS - 1)
+    overall = max(float(errors.absolute.mean()), np.finfo(np.float64).tiny)
+    counts = np.bincount(errors.channels, minlength=n_channels)
+    sums = np.bincount(errors.channels, weights=errors.absolute, minlength=n_channels)
+    per_channel = (sums + PRIOR_CELLS * overall) / (counts + PRIOR_CELLS)
+    cells = np.bincount(levels, minlength=LEVELS)
+    seen = np.flatnonzero(cells)
+    of_channels = np.bincount(levels, weights=per_channel[errors.channels], minlength=LEVELS)[seen]
+    at_level = np.bincount(levels, weights=errors.absolute, minlength=LEVELS)[seen]
+    monotone = isotonic_regression(at_level / of_channels, weights=of_channels).x
+    # a number of hops that was not seen goes by the next smaller one that was
+    place = np.maximum(np.searchsorted(seen, np.arange(LEVELS), side="right") - 1, 0)
+    return Expected(per_channel, np.maximum(monotone, 1e-12)[place])
+
+
+def _groups(cells: Array) -> Array:
+    """Neighbouring numbers of hops together, until each group has enough cells; the last one takes the rest."""
+    group, filled, groups = 0, 0, np.zeros(len(cells), dtype=np.int64)
+    remaining = int(cells.sum())
+    for level, count in enumerate(cells):
+        if filled >= CELLS_IN_GROUP and remaining >= CELLS_IN_GROUP:
+            group, filled = group + 1, 0
+        groups[level] = group
+        filled, remaining = filled + int(count), remaining - int(count)
+    return groups
+
+
+def _thinned(scores: Array) -> Array:
+    if len(scores) <= MOST_SCORES:
+        return scores
+    return np.asarray(scores[np.linspace(0, len(scores) - 1, MOST_SCORES).astype(np.int64)])
+
+
+def _cautious_quantile(folds: list[Array], coverage: float) -> float:
+    """The conformal quantile, at a level so high that quantiles of the other folds cover each fold as they should."""
+    sizes = [len(scores) for scores in folds]
+    for level in coverage + (1 - coverage) * CAUTION:
+        covered = 0
+        for place, own in enumerate(folds):
+            others = np.concatenate([*folds[:place], *folds[place + 1 :], own[:0]])
+            bound = _quantile(others, level) if len(others) else np.inf
+            covered += int(np.searchsorted(own, bound, side="right"))
+        if covered >= coverage * sum(sizes):
+            break
+    scores = np.concatenate(folds)
+    bound = _quantile(scores, float(level))
+    if bound > 0 or coverage < 0.5:
+        return bound
+    # most hidden cells are filled exactly (zeros, say); intervals without width would promise that for nearly all
+    return float(np.median(scores[scores > 0])) if scores.any() else 0.0
+
+
+def _quantile(scores: Array, level: float) -> float:
+    """The smallest score that at least `level` of n + 1 exchangeable scores do not exceed; the largest if none."""
+    place = int(np.ceil((len(scores) + 1) * level)) - 1
+    place = min(max(place, 0), len(scores) - 1)
+    return float(np.partition(scores, place)[place])

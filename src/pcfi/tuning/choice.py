@@ -1,0 +1,181 @@
+"""The choice of parameters without labels: hide known cells, fill them in, and take what does it best."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi.parameters import Settings
+from pcfi.problem import Problem
+from pcfi.progress import progress_bar
+from pcfi.tuning.calibration import Calibration, Errors, calibrate
+from pcfi.tuning.hiding import make_folds
+from pcfi.tuning.means import Means, ranges, shrunken_means, sums_of_squares
+from pcfi.tuning.metrics import Metric
+from pcfi.tuning.moments import LEVELS, Fit, Moments, fit
+from pcfi.tuning.result import Tried, Tuning
+from pcfi.tuning.trials import Bench, Trial, Whole, prepare_bench, try_alpha
+
+Array = npt.NDArray[Any]
+
+ALPHAS = (0.1, 0.3, 0.6, 0.9)  # with 1 channels cannot share, and otherwise it is much like 0.9
+FOLDS = 3  # each costs a diffusion per alpha
+FEWEST_UNITS = 5  # hidden nodes (cells, where cells are missing one by one) below which nothing can be learned
+FINALISTS = 2  # alphas that are tried on all folds
+DEFAULT_ALPHA, DEFAULT_BETA = 0.5, 0.1
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """The caller's settings, some of them open, and the metric that decides."""
+
+    settings: Settings
+    metric: Metric
+
+    @property
+    def alpha(self) -> float | None:
+        """The alpha that the caller fixed."""
+        return None if self.settings.alpha == "auto" else float(self.settings.alpha)
+
+    @property
+    def beta(self) -> float | None:
+        """The beta that the caller fixed."""
+        return None if self.settings.beta == "auto" else float(self.settings.beta)
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """One alpha on all folds: what would be chosen with it, and how good that is."""
+
+    alpha: float
+    fit: Fit
+    filled: list[Array]  # calibrated values of each fold less the mean, in units, with a fit to the other folds
+    error: float
+    deviation: float
+
+
+def choose(problem: Problem, wishes: Wishes, rng: np.random.Generator) -> Tuning:
+    """Alpha, beta and the reliability by hops for reconstructing values."""
+    benches = prepare_benches(problem, rng, progress=wishes.settings.progress)
+    lacking = _lacking(benches)
+    if lacking is not None:
+        return _fallback(problem, wishes, lacking)
+    alphas = ALPHAS if wishes.alpha is None else (wishes.alpha,)
+    judged = _race(benches, alphas, wishes)
+    best = judged[0]
+    return Tuning(
+        objective="values",
+        alpha=best.alpha,
+        beta=best.fit.beta,
+        kappa=best.fit.kappa,
+        center=False,
+        metric=wishes.metric.name,
+        error=best.error,
+        error_of_mean=wishes.metric.over([bench.compared(np.zeros_like(bench.wanted)) for bench in benches])[0],
+        tried=tuple(
+            Tried(one.alpha, one.fit.beta, one.error, one.deviation, len(one.filled))
+            for one in sorted(judged, key=lambda one: one.alpha)
+        ),
+        n_hidden=sum(len(bench.wanted) for bench in benches),
+        n_folds=len(benches),
+        note="",
+        means=shrunken_means(problem.channels, sums_of_squares(problem)),
+        calibration=_calibration(problem, benches, best.filled),
+    )
+
+
+def _race(benches: list[Bench], alphas: Sequence[float], wishes: Wishes) -> list[Judged]:
+    """All alphas on the first folds, the best two on all; best first, those that were dropped behind."""
+    n_first = max(2, len(benches) // 2)
+    n_trials = n_first * len(alphas) + (len(benches) - n_first) * min(FINALISTS, len(alphas))
+    with progress_bar("tune", n_trials, show=wishes.settings.progress) as advance:
+
+        def run(some: list[Bench], chosen: Sequence[float]) -> dict[float, list[Trial]]:
+            trials: dict[float, list[Trial]] = {alpha: [] for alpha in chosen}
+            for bench in some:
+                out = bench.start()
+                for alpha in chosen:
+                    trials[alpha].append(try_alpha(bench, alpha, wishes.settings, out))
+                    advance(1)
+            return trials
+
+        trials = run(benches[:n_first], alphas)
+        judged = [judge(benches[:n_first], trials[alpha], wishes) for alpha in alphas]
+        judged.sort(key=lambda one: one.error)
+        finalists = [one.alpha for one in judged[:FINALISTS]]
+        more = run(benches[n_first:], finalists)
+    final = [judge(benches, trials[alpha] + more[alpha], wishes) for alpha in finalists]
+    return sorted(final, key=lambda one: one.error) + judged[FINALISTS:]
+
+
+def prepare_benches(problem: Problem, rng: np.random.Generator, *, progress: bool = False) -> list[Bench]:
+    """The folds, with what their trials share."""
+    folds = make_folds(problem, rng, most=FOLDS)
+    whole = Whole.of(problem) if folds else None
+    benches = [prepare_bench(fold, whole, progress=progress) for fold in folds if whole is not None]
+    return [bench for bench in benches if len(bench.wanted)]
+
+
+def judge(benches: list[Bench], trials: list[Trial], wishes: Wishes) -> Judged:
+    """Fit reliability and beta, and estimate the error with fits that did not see the fold they are applied to."""
+    moments = [bench.moments(trial) for bench, trial in zip(benches, trials, strict=True)]
+    total = _total(moments)
+    beta = wishes.beta if trials[0].alpha < 1 else 0.0
+    filled = []
+    for bench, trial, own in zip(benches, trials, moments, strict=True):
+        found = fit(total - own, beta)
+        reliability = found.kappa[np.minimum(bench.levels, LEVELS - 1)]
+        filled.append(reliability * (trial.diffused + found.beta * trial.received))
+    compared = [bench.compared(values) for bench, values in zip(benches, filled, strict=True)]
+    error, deviation = wishes.metric.over(compared)
+    return Judged(trials[0].alpha, fit(total, beta), filled, error, deviation)
+
+
+def _total(moments: list[Moments]) -> Moments:
+    total = moments[0]
+    for more in moments[1:]:
+        total = total + more
+    return total
+
+
+def _calibration(problem: Problem, benches: list[Bench], filled: list[Array]) -> Calibration:
+    errors = []
+    for bench, values in zip(benches, filled, strict=True):
+        ratio = bench.unit / bench.error_unit
+        parts = (np.abs(bench.wanted - values) * ratio, np.abs(bench.wanted) * ratio)
+        errors.append(Errors(bench.levels, bench.fold.channels, *parts))
+    return calibrate(errors, ranges(problem.channels))
+
+
+def _lacking(benches: list[Bench]) -> str | None:
+    """Why nothing can be learned, or None if something can."""
+    if len(benches) < 2:
+        return "the known cells are too few to hide some of them"
+    n_units = sum(float(bench.weight.sum()) for bench in benches)
+    if n_units < FEWEST_UNITS:
+        return f"only {n_units:.0f} known nodes or cells can be hidden and reached, and {FEWEST_UNITS} are needed"
+    if not any(bench.wanted.any() for bench in benches):
+        return "every known cell holds its channel's mean"
+    return None
+
+
+def _fallback(problem: Problem, wishes: Wishes, note: str) -> Tuning:
+    means = problem.channels.mean.astype(np.float64)
+    return Tuning(
+        objective="values",
+        alpha=DEFAULT_ALPHA if wishes.alpha is None else wishes.alpha,
+        beta=DEFAULT_BETA if wishes.beta is None else wishes.beta,
+        kappa=np.ones(LEVELS),
+        center=False,
+        metric=wishes.metric.name,
+        error=float("nan"),
+        error_of_mean=float("nan"),
+        tried=(),
+        n_hidden=0,
+        n_folds=0,
+        note=note,
+        means=Means(means, 0.0),
+        calibration=None,
+    )

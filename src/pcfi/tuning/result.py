@@ -1,0 +1,110 @@
+"""What tuning found, as data."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi.errors import counted
+from pcfi.tuning.calibration import Calibration
+from pcfi.tuning.means import Means
+from pcfi.tuning.moments import LEVELS
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One row of the table: an alpha, the beta that is best with it, the error, and its standard error over folds.
+
+    The better half of the alphas is tried on all folds, the others on some.
+    """
+
+    alpha: float
+    beta: float
+    error: float
+    standard_error: float
+    folds: int
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Tuning:
+    """Parameters chosen without labels, and what spoke for them.
+
+    Attributes
+    ----------
+    objective : {"values", "representation"}
+        What the parameters are for.
+    alpha, beta : float
+        The parameters chosen.
+    kappa : ndarray
+        Reliability by hops: how much of a filled cell's distance from its channel's mean is kept. 1 for known cells,
+        and everywhere for a representation.
+    center : bool
+        Whether the representation is better used with the channels' means subtracted.
+    metric : str
+        What was made small on the hidden cells.
+    error : float
+        The error to expect in that metric, with channels in units of their range; estimated on hidden cells with
+        parameters that were fitted without them. NaN if nothing was hidden.
+    error_of_mean : float
+        The same for filling in the (shrunken) mean of the channel.
+    tried : tuple of Tried
+        Everything that was tried.
+    n_hidden, n_folds : int
+        Cells that were hidden and judged, and the number of folds.
+    note : str
+        Why nothing was learned and defaults are used; empty if something was.
+    """
+
+    objective: str
+    alpha: float
+    beta: float
+    kappa: Array
+    center: bool
+    metric: str
+    error: float
+    error_of_mean: float
+    tried: tuple[Tried, ...]
+    n_hidden: int
+    n_folds: int
+    note: str
+    means: Means = field(repr=False)
+    calibration: Calibration | None = field(repr=False)
+
+    def __repr__(self) -> str:
+        facts = [("objective", self.objective), ("chosen", f"alpha={self.alpha:g}, beta={self.beta:.3g}")]
+        if self.note:
+            facts.append(("note", f"defaults, because {self.note}"))
+        elif self.objective == "representation":
+            facts.append(("center", str(self.center)))
+        else:
+            shown = ", ".join(f"{value:.2f}" for value in self.kappa[1:7])
+            unit = f"{self.metric}, channels in units of their range"
+            facts += [
+                ("reliability", f"{shown} at 1 to 6 hops"),
+                ("error", f"{self.error:.4g}; of the mean {self.error_of_mean:.4g} ({unit})"),
+                ("hidden", f"{counted(self.n_hidden, 'cell')} in {counted(self.n_folds, 'fold')}"),
+                ("tried", "alpha    beta     folds    error"),
+            ]
+            facts += [
+                ("", f"{one.alpha:<8g} {one.beta:<8.3g} {one.folds:<8} {one.error:.4g} +- {one.standard_error:.1g}")
+                for one in self.tried
+            ]
+        return "Tuning\n" + "\n".join(f"  {name:<12}{text}" for name, text in facts)
+
+    def kappa_by_code(self, n_levels: int, unreachable: float) -> Array:
+        """Reliability by hops code, as in `Hops.codes`; the last entry is for unreachable cells."""
+        table = self.kappa[np.minimum(np.arange(n_levels + 2), LEVELS - 1)]
+        table[-1] = unreachable
+        return np.asarray(table)
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """The table of everything tried, one dictionary per row, as a DataFrame takes it."""
+        return [asdict(one) for one in self.tried]
+
+
+def seeded(random_state: Any) -> np.random.Generator:
+    """Random numbers from a seed, a generator, or None, which is the seed 0: the same call gives the same bits."""
+    return np.random.default_rng(0 if random_state is None else random_state)

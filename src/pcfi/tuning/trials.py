@@ -1,0 +1,155 @@
+"""What diffusion with some alpha says about the hidden cells of a fold."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi.channels import Sharing, share, share_factored
+from pcfi.diffusion import Factors, confidence_weighting, diffuse, varies
+from pcfi.engines.compiled import CompiledEngine
+from pcfi.hops import Hops, count_hops
+from pcfi.parameters import Settings
+from pcfi.problem import Problem
+from pcfi.solvers import FixedSteps, Solver, UntilSettled
+from pcfi.tuning.hiding import Fold
+from pcfi.tuning.means import ranges, shrunken_means, sums_of_squares
+from pcfi.tuning.moments import Moments, moments_of
+
+Array = npt.NDArray[Any]
+
+LOOSE = 1e-2  # settled enough to compare parameters, in units of a channel's range
+
+FEW_KNOWN = 30
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """Hidden cells of a fold as diffusion fills them, in units of the channels' ranges, less the channels' means.
+
+    Attributes
+    ----------
+    diffused : ndarray
+        d = X-hat - mu of each judged cell.
+    received : ndarray
+        c, what it receives from other channels for beta = 1.
+    """
+
+    alpha: float
+    diffused: Array
+    received: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """A fold with all that its trials share: hops, means, and the judged cells, those that a source can reach.
+
+    Attributes
+    ----------
+    levels : ndarray of int
+        Hops of each judged cell.
+    weight : ndarray
+        Its part of a hidden unit, so that the cells of a unit sum to about 1.
+    unit : ndarray
+        Range of its channel in the whole problem.
+    error_unit : ndarray
+        What its error is measured in: `unit`, or, where a channel has so few known cells that the hidden one may have
+        made its range, the range of what the fold leaves known.
+    mean : ndarray
+        Mean of its channel from what the fold leaves known.
+    wanted : ndarray
+        y = (x - mu) / unit.
+    """
+
+    fold: Fold
+    hops: Hops
+    levels: Array
+    weight: Array
+    unit: Array
+    error_unit: Array
+    mean: Array
+    wanted: Array
+
+    def start(self) -> Array:
+        """An array for trials to fill, one after the other: known cells and constant channels stay as they are."""
+        return CompiledEngine().start(self.fold.problem, self.fold.problem.channels.mean)
+
+    def compared(self, filled: Array) -> tuple[Array, Array, Array]:
+        """Truth, filled and nodes as a metric takes them; `filled` is less the mean, in units, like `wanted`."""
+        offset = self.mean / self.unit
+        return self.wanted + offset, filled + offset, self.fold.nodes
+
+    def moments(self, trial: Trial) -> Moments:
+        """The sums that decide reliability and beta."""
+        return moments_of(self.levels, self.weight, trial.diffused, trial.received, self.wanted)
+
+
+@dataclass(frozen=True, eq=False)
+class Whole:
+    """What all folds need to know about the whole problem: range, magnitude and sum of squares of each channel."""
+
+    units: Array
+    magnitudes: Array
+    squares: Array
+
+    @classmethod
+    def of(cls, problem: Problem) -> "Whole":
+        """Look at the known cells once."""
+        return cls(ranges(problem.channels), problem.channels.magnitude, sums_of_squares(problem))
+
+    def squares_without(self, fold: Fold) -> Array:
+        """Sums of squares of what the fold leaves known, in units of its magnitudes."""
+        hidden = (fold.truth / self.magnitudes[fold.channels]) ** 2
+        left = self.squares - np.bincount(fold.channels, weights=hidden, minlength=len(self.squares))
+        return np.maximum(left, 0.0) * (self.magnitudes / fold.problem.channels.magnitude) ** 2
+
+
+def prepare_bench(fold: Fold, whole: Whole, *, progress: bool = False) -> Bench:
+    """Count the hops of a fold and work out what all its trials share; cells that no source reaches are dropped."""
+    problem = fold.problem
+    means = shrunken_means(problem.channels, whole.squares_without(fold)).values
+    hops = count_hops(problem, progress=progress)
+    codes = hops.codes[fold.nodes, hops.patterns[fold.channels]]
+    reached = codes <= hops.n_levels
+    fold = Fold(problem, fold.nodes[reached], fold.channels[reached], fold.truth[reached])
+    mean, unit = means[fold.channels], whole.units[fold.channels]
+    sizes = np.bincount(problem.channels.patterns)[problem.channels.patterns]
+    weight = 1.0 / sizes[fold.channels]
+    narrow = (problem.channels.n_known < FEW_KNOWN) & ~problem.channels.constant
+    error_unit = np.where(narrow, ranges(problem.channels), whole.units)[fold.channels]
+    levels, wanted = codes[reached].astype(np.int64), (fold.truth - mean) / unit
+    return Bench(fold, hops, levels, weight, unit, error_unit, mean, wanted)
+
+
+def try_alpha(bench: Bench, alpha: float, settings: Settings, out: Array) -> Trial:
+    """Diffuse and share in `out`, and look at the hidden cells."""
+    fold, hops, problem = bench.fold, bench.hops, bench.fold.problem
+    weighting = confidence_weighting(problem.graph, hops, alpha)
+    solver = _loosened(settings.solver)
+    sharers = np.flatnonzero(varies(problem, weighting, solver) & (alpha < 1))
+    loops = settings.self_loops
+    _, factors = diffuse(problem, hops, weighting, solver, out, self_loops=loops, keep_factored=sharers)
+    sharing, units = Sharing(alpha, 1.0, bool(settings.standardize)), problem.channels.magnitude[sharers]
+    if factors is None:
+        diffused = fold.at(out)
+        if len(sharers) > 1:
+            share(out, hops, sharers, units, sharing)
+    else:
+        diffused = _product(factors, fold, out)
+        share_factored(out, hops, factors, units, sharing, np.unique(fold.nodes))
+    received = fold.at(out) - diffused
+    return Trial(alpha, (diffused - bench.mean) / bench.unit, received / bench.unit)
+
+
+def _loosened(solver: Solver) -> Solver:
+    return solver if isinstance(solver, FixedSteps) else UntilSettled(max(LOOSE, solver.rtol), solver.max_steps)
+
+
+def _product(factors: Factors, fold: Fold, out: Array) -> Array:
+    """The hidden cells of channels kept as factors; the other channels are in `out`."""
+    nodes, place = np.unique(fold.nodes, return_inverse=True)
+    values = np.array(out[nodes], dtype=np.float64)
+    product = (factors.influence[nodes] @ factors.known).astype(np.float64) + factors.shift
+    values[:, factors.channels] = np.clip(product, *factors.bounds.astype(np.float64))
+    return np.asarray(values[place, fold.channels])

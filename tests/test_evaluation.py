@@ -1,0 +1,99 @@
+"""How well methods fill hidden cells: scores against other implementations, and what is reported."""
+
+import numpy as np
+import pytest
+from sklearn.metrics import ndcg_score, r2_score, roc_auc_score
+
+import pcfi
+from pcfi.evaluation.scores import score, score_binary
+from test_tuning import hidden_at, ring, smooth
+
+
+def test_scores_are_those_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    nodes = np.repeat(np.arange(7), 30)
+    truth = (rng.random(210) < 0.15).astype(float)
+    truth[:30] = 0
+    filled = 0.3 * truth + rng.random(210)
+    found = score_binary(truth, filled, nodes)
+    with_ones = [node for node in range(7) if truth[nodes == node].any()]
+    rows = [(truth[nodes == node], filled[nodes == node]) for node in with_ones]
+    assert found["auc"] == pytest.approx(roc_auc_score(truth, filled))
+    assert found["ndcg@10"] == pytest.approx(np.mean([ndcg_score([one], [other], k=10) for one, other in rows]))
+    recalls = [one[np.argsort(-other)[:10]].sum() / min(10, one.sum()) for one, other in rows]
+    assert found["recall@10"] == pytest.approx(np.mean(recalls))
+    plain = score(truth, filled, np.full(210, truth.mean()), nodes)
+    assert plain["r2"] == pytest.approx(r2_score(truth, filled))
+    assert plain["rmse"] == pytest.approx(np.sqrt(np.mean((truth - filled) ** 2)))
+    assert plain["mae"] == pytest.approx(np.mean(np.abs(truth - filled)))
+
+
+def test_equal_guesses_have_an_auc_of_one_half():
+    assert score_binary(np.array([0.0, 1, 0, 1]), np.zeros(4), np.array([0, 0, 1, 1]))["auc"] == 0.5
+
+
+@pytest.fixture(scope="module")
+def evaluation():
+    rng = np.random.default_rng(1)
+    features = hidden_at(rng, smooth(rng))
+    methods = {"mean": {"method": "mean"}, "paper": {"alpha": 0.5, "beta": 0.1}, "tuned": {}}
+    return features, pcfi.evaluate(features, ring(200), methods=methods, folds=3)
+
+
+def test_an_evaluation_finds_the_better_method_and_adds_up(evaluation):
+    features, found = evaluation
+    assert found.best == "tuned"
+    assert [row["method"] for row in found.to_rows()] == ["mean", "paper", "tuned"]
+    for one in found.methods:
+        rows = [row for row in found.by_hops if row.method == one.method]
+        assert sum(row.cells for row in rows) == found.n_hidden
+        by_hops = np.sqrt(sum(row.cells * row.rmse**2 for row in rows) / found.n_hidden)
+        assert by_hops == pytest.approx(one.scores["rmse"])
+        # all channels have as many hidden cells here, since whole nodes were hidden
+        assert np.sqrt(np.mean(found.by_channel[one.method] ** 2)) == pytest.approx(one.scores["rmse"])
+        assert one.standard_errors["rmse"] > 0
+    assert found.n_hidden <= (~np.isnan(features)).sum()
+
+
+def test_an_evaluation_prints_and_becomes_a_frame(evaluation):
+    text = repr(evaluation[1])
+    assert text.startswith("Evaluation on ")
+    assert "RMSE by hops" in text
+    frame = evaluation[1].to_frame()
+    assert list(frame.index) == ["mean", "paper", "tuned"]
+    assert frame.loc["tuned", "rmse"] == evaluation[1].methods[2].scores["rmse"]
+
+
+def test_binary_channels_are_also_ranked():
+    rng = np.random.default_rng(2)
+    features = hidden_at(rng, (smooth(rng) > 5).astype(float), "uniform")
+    found = pcfi.evaluate(features, ring(200), methods="mean", folds=2)
+    assert {"recall@10", "ndcg@10", "auc"} <= set(found.methods[0].scores)
+
+
+def test_auto_takes_the_method_that_fills_hidden_cells_best():
+    rng = np.random.default_rng(3)
+    chosen = set()
+    for features in (
+        hidden_at(rng, rng.normal(size=(200, 3))),
+        hidden_at(rng, smooth(rng, noise=0.05)),
+        hidden_at(rng, smooth(rng, noise=1.0), "uniform"),
+    ):
+        tuning = pcfi.tune(features, ring(200))
+        method = pcfi.impute(features, ring(200), method="auto").method
+        better = tuning.error < tuning.error_of_mean
+        assert method != "mean" or not better
+        chosen.add(method)
+    assert len(chosen) > 1
+
+
+def test_bad_calls_are_refused():
+    features = np.array([[1.0], [np.nan], [2.0]])
+    with pytest.raises(pcfi.FeatureError, match="too few cells are known to hide"):
+        pcfi.evaluate(np.array([[1.0], [np.nan], [np.nan]]), ring(3))
+    with pytest.raises(pcfi.ParameterError, match="folds must be"):
+        pcfi.evaluate(features, ring(3), folds=1)
+    with pytest.raises(pcfi.ParameterError, match="no option of impute"):
+        pcfi.evaluate(features, ring(3), methods={"mine": {"gamma": 1}})
+    with pytest.raises(pcfi.ParameterError, match="methods is empty"):
+        pcfi.evaluate(features, ring(3), methods=())
