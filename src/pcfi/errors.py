@@ -7,6 +7,7 @@ PcfiError
 ├── UnreachableError (ValueError)      unreachable="error" and there are such cells
 ├── DivergenceError (ValueError)       the arithmetic left the finite numbers
 ├── TooLargeError (ValueError)         more memory is needed than there is; a MemoryError, too
+├── DatasetError (ValueError)          a data set of the laboratory is not there, or does not serve
 └── UnsupportedTypeError (TypeError)   a container we do not know
 
 PcfiWarning (UserWarning)
@@ -43,6 +44,10 @@ class DivergenceError(PcfiError, ValueError):
 
 class TooLargeError(PcfiError, ValueError, MemoryError):
     """The problem needs more memory than there is."""
+
+
+class DatasetError(PcfiError, ValueError):
+    """A data set of the laboratory is not there, or does not serve the purpose."""
 
 
 class UnsupportedTypeError(PcfiError, TypeError):

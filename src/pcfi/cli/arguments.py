@@ -1,0 +1,82 @@
+"""Arguments of the command line: lists after one option, NAME=VALUE pairs, and errors as one line with an exit code."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+
+from pcfi.errors import ParameterError, PcfiError
+
+FAILED, USAGE, INTERRUPTED = 1, 2, 130
+
+
+class ListCommand(TyperCommand):
+    """A command whose list options take several values: `--systems pcfi fp` is `--systems pcfi --systems fp`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Repeat the option before each of its values, then parse as usual."""
+        lists = {name for option in self.get_params(ctx) if getattr(option, "multiple", False) for name in option.opts}
+        return super().parse_args(ctx, repeated(args, lists))
+
+
+def repeated(args: Sequence[str], lists: set[str]) -> list[str]:
+    """The arguments with every list option in front of each of its values.
+
+    >>> repeated(["table1", "--systems", "pcfi", "fp", "--splits", "3"], {"--systems"})
+    ['table1', '--systems', 'pcfi', '--systems', 'fp', '--splits', '3']
+    """
+    result: list[str] = []
+    current, valued = "", False
+    for argument in args:
+        if argument.startswith("--"):
+            current, valued = (argument if argument in lists else ""), False
+        elif current and valued:
+            result.append(current)
+        result.append(argument)
+        valued = valued or not argument.startswith("--")
+    return result
+
+
+def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
+    """NAME=VALUE texts as a dict.
+
+    >>> pairs(["epochs=5"], "--set")
+    {'epochs': '5'}
+    """
+    split = [text.partition("=") for text in texts]
+    for text, (name, equals, value) in zip(texts, split, strict=True):
+        if not (name and equals and value):
+            raise ParameterError(f"{option} takes NAME=VALUE, as in {option} epochs=50, got {text!r}")
+    return {name: value for name, _, value in split}
+
+
+def literal(text: str) -> Any:
+    """A value as Python would read it, or the text itself.
+
+    >>> literal("0.5"), literal("5"), literal("true"), literal("settled")
+    (0.5, 5, True, 'settled')
+    """
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Errors on purpose become one line on stderr: exit code 2 for what was asked, 1 for what went wrong."""
+    try:
+        yield
+    except ParameterError as error:
+        typer.echo(f"pcfi: {error}", err=True)
+        raise typer.Exit(USAGE) from None
+    except (PcfiError, OSError) as error:
+        typer.echo(f"pcfi: {error}", err=True)
+        raise typer.Exit(FAILED) from None

@@ -1,0 +1,98 @@
+"""Which cells are known: one function per kind of missing, (data set, rate, rng) -> boolean mask, True = known."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi.errors import ParameterError
+from pcfi.experiments.datasets import Dataset
+
+Array = npt.NDArray[Any]
+
+BLOCKS = 4
+STRENGTH = 4.0  # log-odds of being missing between the least and the most likely cell
+
+
+def draw_mask(kind: str, dataset: Dataset, rate: float, rng: np.random.Generator) -> Array:
+    """The mask of a kind in `MASKS`; each cell is missing with a probability that is `rate` on average."""
+    if kind not in MASKS:
+        raise ParameterError(f"missing must be one of {', '.join(MASKS)}, got {kind!r}")
+    if not 0 <= rate <= 1:
+        raise ParameterError(f"rate must be a number of at least 0 and at most 1, got {rate!r}")
+    return MASKS[kind](dataset, rate, rng)
+
+
+def _structural(dataset: Dataset, rate: float, rng: np.random.Generator) -> Array:
+    """Each node misses all of its channels or none."""
+    return _whole_nodes(dataset, np.full(dataset.n_nodes, rate), rng)
+
+
+def _uniform(dataset: Dataset, rate: float, rng: np.random.Generator) -> Array:
+    """Each cell by itself."""
+    return rng.random(dataset.features.shape, dtype=np.float32) >= np.float32(rate)
+
+
+def _block(dataset: Dataset, rate: float, rng: np.random.Generator) -> Array:
+    """Channels come in random groups, such as questionnaires; a node misses all channels of a group or none."""
+    n_nodes, n_channels = dataset.features.shape
+    groups = rng.permutation(np.arange(n_channels) % BLOCKS)
+    return (rng.random((n_nodes, BLOCKS)) >= rate)[:, groups]
+
+
+def _degree(dataset: Dataset, rate: float, rng: np.random.Generator) -> Array:
+    """Nodes with few neighbours are more likely to miss all of their channels."""
+    degree = np.bincount(dataset.edges[0], minlength=dataset.n_nodes)
+    return _whole_nodes(dataset, calibrated(-_quantiles(degree), rate), rng)
+
+
+def _value(dataset: Dataset, rate: float, rng: np.random.Generator) -> Array:
+    """A cell is more likely to be missing, the higher it stands among the values of its channel."""
+    likely = calibrated(_quantiles(dataset.features), rate)
+    return rng.random(likely.shape, dtype=np.float32) >= likely
+
+
+def _class(dataset: Dataset, rate: float, rng: np.random.Generator) -> Array:
+    """Nodes of some classes are more likely to miss all of their channels."""
+    leaning = rng.permutation(np.linspace(0, 1, dataset.n_classes))
+    return _whole_nodes(dataset, calibrated(leaning[dataset.labels], rate), rng)
+
+
+MASKS: dict[str, Callable[[Dataset, float, np.random.Generator], Array]] = {
+    "structural": _structural,
+    "uniform": _uniform,
+    "block": _block,
+    "degree": _degree,
+    "value": _value,
+    "class": _class,
+}
+
+
+def calibrated(leaning: Array, rate: float) -> Array:
+    """Probabilities whose log-odds are `STRENGTH` x leaning plus one number, so chosen that their mean is `rate`."""
+    from scipy.optimize import brentq
+    from scipy.special import expit, logit
+
+    if rate in (0, 1):
+        return np.full(leaning.shape, float(rate))
+    levels, counts = np.unique(leaning, return_counts=True)
+    slope = STRENGTH * levels
+
+    def excess(shift: float) -> float:
+        return float(np.average(expit(slope + shift), weights=counts) - rate)
+
+    middle, width = float(logit(rate)), float(np.abs(slope).max()) + 1
+    return np.asarray(expit(STRENGTH * leaning + brentq(excess, middle - width, middle + width, xtol=1e-12)))
+
+
+def _quantiles(values: Array) -> Array:
+    """Place of each value among those of its column, from 0 to 1; equal values share one."""
+    from scipy.stats import rankdata
+
+    return np.asarray((rankdata(values, axis=0) - 0.5) / len(values))
+
+
+def _whole_nodes(dataset: Dataset, likely: Array, rng: np.random.Generator) -> Array:
+    keep = rng.random(dataset.n_nodes) >= likely
+    return np.repeat(keep[:, None], dataset.features.shape[1], axis=1)

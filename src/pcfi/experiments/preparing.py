@@ -1,0 +1,50 @@
+"""What is done before runs are worked on, so that their times are their own: packages, data sets, compiled kernels."""
+
+from collections.abc import Iterable
+from importlib.util import find_spec
+
+from pcfi.errors import PcfiError
+from pcfi.experiments.catalog import SYNTHETIC
+from pcfi.experiments.runs import Run
+
+_NEEDED = ("torch", "torch_geometric", "sklearn", "filelock", "psutil", "matplotlib", "jinja2")
+
+
+def require_packages() -> None:
+    """Say what is missing before anything runs, rather than once per run."""
+    missing = [name for name in _NEEDED if not find_spec(name)]
+    if missing:
+        raise PcfiError(f'the laboratory needs {", ".join(missing)}: pip install "pcfi[experiments]"')
+
+
+def fetch_datasets(runs: Iterable[Run]) -> None:
+    """Download and convert the runs' data sets, one after the other: workers would get in each other's way."""
+    from pcfi.experiments.datasets import folder, load
+
+    for name in dict.fromkeys(run.dataset for run in runs):
+        if not SYNTHETIC.fullmatch(name) and not (folder() / "pcfi" / f"{name}.npz").exists():
+            load(name)
+
+
+def warm_up() -> None:
+    """Load the compiled kernels and what torch loads when it is first used, in a worker before its first run."""
+    import warnings
+
+    import numpy as np
+    import torch
+
+    import pcfi
+
+    edges = np.stack([np.arange(63), np.arange(1, 64)])
+    known = np.random.default_rng(0).random((64, 8)) < 0.5
+    features = np.where(known, np.ones((64, 8), np.float32), np.nan).astype(np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pcfi.PcfiWarning)
+        for method in ("fp", "pcfi"):
+            for solver in (pcfi.FixedSteps(2), pcfi.UntilSettled()):
+                pcfi.impute(features, edges, method=method, alpha=0.5, beta=0.1, solver=solver)
+        pcfi.impute(features, edges, method="neighbors")
+    weight = torch.nn.Parameter(torch.ones(2, 2))
+    optimizer = torch.optim.Adam([weight], fused=True)
+    torch.autograd.backward(torch.nn.functional.cross_entropy(weight, torch.tensor([0, 1])))
+    optimizer.step()

@@ -1,0 +1,84 @@
+"""Nodes or edges -> training, validation and test parts."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi.errors import DatasetError
+from pcfi.experiments.datasets import Dataset
+
+Array = npt.NDArray[Any]
+
+DEVELOPMENT = 1500
+PER_CLASS = 20
+
+
+@dataclass(frozen=True, eq=False)
+class NodeSplit:
+    """Sorted node numbers of each part."""
+
+    train: Array
+    validation: Array
+    test: Array
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeSplit:
+    """Undirected edges of each part, each once, as (2, E) arrays; and as many pairs that are no edges."""
+
+    train: Array
+    validation: Array
+    validation_negative: Array
+    test: Array
+    test_negative: Array
+
+
+def split_nodes(dataset: Dataset, rng: np.random.Generator) -> NodeSplit:
+    """The paper's split: the data set's own; thirds for the synthetic graphs; else 1,500 development nodes at random,
+    of them 20 per class for training and the rest for validation, and all other nodes for testing.
+    """  # noqa: D205, D209
+    if dataset.split is not None:
+        return NodeSplit(**dataset.split)
+    order = rng.permutation(dataset.n_nodes)
+    if dataset.name.startswith("homophily"):
+        third = dataset.n_nodes // 3
+        return NodeSplit(*(np.sort(part) for part in np.split(order, [third, 2 * third])))
+    if dataset.n_nodes <= DEVELOPMENT:
+        raise DatasetError(f"{dataset.name} has {dataset.n_nodes} nodes, but the split needs more than {DEVELOPMENT}")
+    development, test = order[:DEVELOPMENT], order[DEVELOPMENT:]
+    labels = dataset.labels[development]
+    train = np.concatenate([development[labels == label][:PER_CLASS] for label in range(dataset.n_classes)])
+    return NodeSplit(np.sort(train), np.setdiff1d(development, train), np.sort(test))
+
+
+def split_edges(
+    dataset: Dataset, rng: np.random.Generator, *, validation: float = 0.05, test: float = 0.1
+) -> EdgeSplit:
+    """5 % of the edges for validation, 10 % for testing, and the rest for training."""
+    edges = dataset.edges[:, dataset.edges[0] < dataset.edges[1]]
+    edges = edges[:, rng.permutation(edges.shape[1])]
+    n_validation, n_test = int(validation * edges.shape[1]), int(test * edges.shape[1])
+    taken = np.sort(pair_numbers(edges, dataset.n_nodes))
+    negative = sample_negative(taken, n_validation + n_test, dataset.n_nodes, rng)
+    parts = np.split(edges, [n_validation, n_validation + n_test], axis=1)
+    return EdgeSplit(parts[2], parts[0], negative[:, :n_validation], parts[1], negative[:, n_validation:])
+
+
+def pair_numbers(pairs: Array, n_nodes: int) -> Array:
+    """One number for each undirected pair."""
+    return np.asarray(pairs.min(axis=0) * n_nodes + pairs.max(axis=0), dtype=np.int64)
+
+
+def sample_negative(taken: Array, count: int, n_nodes: int, rng: np.random.Generator) -> Array:
+    """`count` random pairs of different nodes whose `pair_numbers` are not in `taken` (sorted), as a (2, count) array."""
+    found = np.empty((2, 0), np.int64)
+    while found.shape[1] < count:
+        lacking = count - found.shape[1]
+        pairs = rng.integers(0, n_nodes, size=(2, lacking + lacking // 8 + 8))
+        numbers = pair_numbers(pairs, n_nodes)
+        place = np.minimum(np.searchsorted(taken, numbers), len(taken) - 1)
+        free = (pairs[0] != pairs[1]) & (taken[place] != numbers)
+        found = np.concatenate([found, pairs[:, free][:, :lacking]], axis=1)
+    return found
