@@ -6,6 +6,9 @@
 array([1., 2., 3.])
 """
 
+from importlib import import_module
+from typing import Any
+
 from pcfi.errors import (
     DivergenceError,
     FeatureError,
@@ -47,9 +50,19 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> str:
+_LAZY = {"PCFI": "estimator", "anndata": "anndata", "frames": "frames", "networkx": "networkx"}
+
+
+def __getattr__(name: str) -> Any:
     if name == "__version__":  # looked up when asked for: it takes longer than all of our own modules
         from importlib.metadata import version
 
         return version("pcfi")
+    if name in _LAZY:  # what needs an optional dependency, or is not needed by everyone
+        module = import_module(f"pcfi.{_LAZY[name]}")
+        return module if name == _LAZY[name] else getattr(module, name)
     raise AttributeError(f"module 'pcfi' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

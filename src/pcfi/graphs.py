@@ -1,5 +1,6 @@
 """Every accepted kind of graph -> one checked CSR structure, `Graph`, which can be reused across calls."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,13 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from pcfi.errors import GraphError, ParameterError, UnsupportedTypeError
+from pcfi.ids import Ids, is_frame, read_edges
 
 GraphLike = Any
 Array = npt.NDArray[Any]
 
 _KNOWN_TYPES = (
-    "a scipy sparse adjacency (N x N), an integer edge index of shape (2, E), a pair (edge_index, weights), "
-    "or a graph from pcfi.prepare_graph"
+    "a scipy sparse adjacency (N x N), an integer edge index of shape (2, E), a pair (edge_index, weights), a table of "
+    "edges, a networkx graph, or a graph from pcfi.prepare_graph"
 )
 _LARGEST_NODE = np.iinfo(np.int32).max
 
@@ -96,11 +98,13 @@ def prepare_graph(graph: GraphLike, n_nodes: int | None = None, *, directed: boo
 
     Parameters
     ----------
-    graph : scipy sparse matrix or array, (2, E) edge index, (edge_index, weights), or Graph
+    graph : scipy sparse matrix or array, (2, E) edge index, (edge_index, weights), edge table, networkx graph, or Graph
         In an adjacency matrix, entry (i, j) is an edge from i to j; in an edge index, column e is an edge from
         `edge_index[0, e]` to `edge_index[1, e]` (a list of two pairs is read so, too: two rows, not two edges).
-        Weights are similarities (>= 0), not distances. A Graph is returned as it is, and stays directed if it was
-        prepared so.
+        Weights are similarities (>= 0), not distances. A table of edges (pandas, polars, pyarrow) has columns "source",
+        "target" and, if there is one, "weight". The nodes of a networkx graph are numbered in its own order, and its
+        edges count 1 each (weights in networkx may be distances; `pcfi.networkx.impute` takes `weight=`). A Graph is
+        returned as it is, and stays directed if it was prepared so.
     n_nodes : int, default=None
         Number of nodes. None takes it from an adjacency, or as the largest index of an edge index plus one.
     directed : bool, default=False
@@ -223,6 +227,31 @@ def _read_edge_index(graph: Any, n_nodes: int | None, wanted: str) -> _Edges:
     return index[0], index[1], None, int(size)
 
 
+def _read_edge_table(graph: Any, n_nodes: int | None, wanted: str) -> _Edges:
+    return _read_weighted_pair(read_edges(graph, Ids.of_rows()), n_nodes, wanted)
+
+
+def is_networkx(graph: object) -> bool:
+    """Whether this is a graph of networkx; does not load it."""
+    kind = getattr(sys.modules.get("networkx"), "Graph", None)
+    return kind is not None and isinstance(graph, kind)
+
+
+def _read_networkx(graph: Any, n_nodes: int | None, wanted: str) -> _Edges:
+    return _read_sparse(networkx_adjacency(graph, None), n_nodes, wanted)
+
+
+def networkx_adjacency(graph: Any, weight: str | None) -> Any:
+    """Adjacency of a networkx graph in the order of its nodes; parallel edges add up."""
+    from scipy import sparse
+
+    if len(graph) == 0:
+        return sparse.coo_array((0, 0))
+    import networkx as nx
+
+    return nx.to_scipy_sparse_array(graph, weight=weight, format="coo", dtype=np.float64)
+
+
 def _array(value: Any, what: str) -> Array:
     if isinstance(value, np.ma.MaskedArray):
         raise UnsupportedTypeError(f"the {what} is a masked array: pass only the edges that exist, as a plain array")
@@ -239,6 +268,8 @@ _READERS: list[tuple[Callable[[Any], bool], Callable[[Any, int | None, str], _Ed
     (_is_sparse, _read_sparse),
     (_is_weighted_pair, _read_weighted_pair),
     (_is_array, _read_edge_index),
+    (is_frame, _read_edge_table),
+    (is_networkx, _read_networkx),
 ]
 
 

@@ -53,10 +53,11 @@ def impute(
     Parameters
     ----------
     features : array of shape (n_nodes, n_channels)
-        numpy (float32, float64; integers are all known), nested lists, or scipy sparse together with `known`.
-        NaN is missing unless `known` is given.
-    graph : scipy sparse adjacency, (2, E) edge index, (edge_index, weights), or Graph
-        See `prepare_graph`.
+        numpy (float32, float64; integers are all known), nested lists, scipy sparse together with `known`, or a
+        table of pandas, polars or pyarrow, whose columns of numbers are the channels (`pcfi.frames.impute` has the
+        details). NaN (in a table, null too) is missing unless `known` is given.
+    graph : scipy sparse adjacency, (2, E) edge index, (edge_index, weights), edge table, networkx graph, or Graph
+        See `prepare_graph`. An edge table or a networkx graph names the nodes of a node table by their ids.
     method : {"pcfi", "fp", "neighbors", "mean", "zero"}, default="pcfi"
         PCFI; Feature Propagation; the mean of the known neighbours (the channel's mean where there is none); the
         channel's mean; zero.
@@ -284,5 +285,6 @@ def _report(problem: Problem, settings: Settings, filled: Filled, status: str) -
         n_unreachable=n_unreachable,
         shape=(problem.values.shape[0], problem.values.shape[1]),
         _hops=filled.hops,
+        _place=problem.place,
         _unreachable_channels=empty,
     )

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pcfi.errors import DivergenceError, FeatureError, UnsupportedTypeError, counted
 from pcfi.graphs import Graph, GraphLike, read_graph
+from pcfi.ids import is_frame
+from pcfi.tables import Table, read_table
 
 Array = npt.NDArray[Any]
 
@@ -69,6 +72,8 @@ class Problem:
     channels : Channels
     restore : callable
         Turns a filled array into what the caller gets.
+    place : callable
+        Puts an array of one number per cell into the caller's kind of container.
     """
 
     values: Array
@@ -76,6 +81,7 @@ class Problem:
     graph: Graph
     channels: Channels
     restore: Callable[[Array], Any]
+    place: Callable[[Array], Any]
 
     @property
     def n_missing(self) -> int:
@@ -85,10 +91,60 @@ class Problem:
 
 def read_problem(features: Any, graph: GraphLike, known: Any = None, *, directed: bool = False) -> Problem:
     """Check `features`, `known` and `graph`, and put them into a `Problem`."""
-    values, restore = _read_features(features, known)
-    mask = _read_known(known, values.shape)
-    prepared = read_graph(graph, len(values), f"features has {len(values)} rows", directed=directed)
-    return Problem(values, mask, prepared, _survey(values, mask), restore)
+    reading = _open(features, known)
+    values, restore = _read_features(reading.features, reading.known)
+    mask = _read_known(reading.known, values.shape)
+    numbered = reading.number(graph)
+    prepared = read_graph(numbered, len(values), f"features has {len(values)} rows", directed=directed)
+    return Problem(
+        values, mask, prepared, _survey(values, mask), lambda filled: reading.restore(restore(filled)), reading.place
+    )
+
+
+def _as_it_is(given: Any) -> Any:
+    return given
+
+
+class Reading(NamedTuple):
+    """A container of features, opened.
+
+    Attributes
+    ----------
+    features, known : array-like
+        The features, and the known mask or None.
+    restore : callable
+        Turns the filled array into the caller's container.
+    place : callable
+        Puts an array of one number per cell into such a container.
+    number : callable
+        Turns a graph that names nodes as the container does into one that names rows.
+    """
+
+    features: Any
+    known: Any
+    restore: Callable[[Array], Any] = _as_it_is
+    place: Callable[[Array], Any] = _as_it_is
+    number: Callable[[GraphLike], GraphLike] = _as_it_is
+
+
+def _open(features: Any, known: Any) -> Reading:
+    for recognises, read in _READERS:
+        if recognises(features):
+            return read(features, known)
+    return Reading(features, known)
+
+
+def _is_table(features: object) -> bool:
+    return is_frame(features) or isinstance(features, Table)
+
+
+def _read_table(features: Any, known: Any) -> Reading:
+    table = features if isinstance(features, Table) else read_table(features)
+    mask = table.known(known)
+    return Reading(table.values(), mask, partial(table.restore, known=mask), table.place, table.number)
+
+
+_READERS: list[tuple[Callable[[Any], bool], Callable[[Any, Any], Reading]]] = [(_is_table, _read_table)]
 
 
 def _read_features(features: Any, known: Any) -> tuple[Array, Callable[[Array], Any]]:
@@ -107,10 +163,6 @@ def _read_features(features: Any, known: Any) -> tuple[Array, Callable[[Array], 
     if values.dtype.kind in "iu" and values.dtype.itemsize == 8:
         _refuse_long_integers(values)
     return np.ascontiguousarray(values, dtype=dtype), _to_half if is_half else _as_it_is
-
-
-def _as_it_is(filled: Array) -> Array:
-    return filled
 
 
 def _to_half(filled: Array) -> Array:
@@ -140,8 +192,8 @@ def _to_array(features: Any, known: Any) -> Array:
     if not isinstance(features, np.ndarray | list | tuple):
         name = f"{type(features).__module__}.{type(features).__qualname__}"
         raise UnsupportedTypeError(
-            f"features is a {name}, which pcfi does not know: pass a numpy array, nested lists, or a scipy sparse "
-            "matrix together with known="
+            f"features is a {name}, which pcfi does not know: pass a numpy array, nested lists, a table of pandas, "
+            "polars or pyarrow, or a scipy sparse matrix together with known="
         )
     try:
         return np.asarray(features)

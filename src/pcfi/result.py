@@ -1,5 +1,6 @@
 """What `impute` gives back: the filled values, how far each can be trusted, and how it went."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
@@ -12,6 +13,10 @@ from pcfi.errors import counted
 from pcfi.hops import Hops
 
 Array = npt.NDArray[Any]
+
+
+def _as_it_is(cells: Array) -> Array:
+    return cells
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,30 +63,35 @@ class Imputation:
     n_unreachable: int
     shape: tuple[int, int]
     _hops: Hops | None = None
+    _place: Callable[[Array], Any] = _as_it_is
     _unreachable_channels: Array = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
 
     @cached_property
-    def hops(self) -> Array | None:
+    def hops(self) -> Any:
         """Hops of every cell to its nearest source: 0 if known, `pcfi.UNREACHABLE` if there is no way.
 
-        None for methods that do not search the graph. Kept per pattern, expanded when first asked for.
+        None for methods that do not search the graph. Kept per pattern, expanded when first asked for. A table, if the
+        features were one.
         """
-        return None if self._hops is None else self._hops.expand()
+        return None if self._hops is None else self._place(self._hops.expand())
 
     @cached_property
-    def confidence(self) -> Array | None:
-        """Confidence of every cell, alpha^hops: 1 if known, 0 if unreachable. None for methods without confidence."""
+    def confidence(self) -> Any:
+        """Confidence of every cell, alpha^hops: 1 if known, 0 if unreachable. None for methods without confidence.
+
+        A table like that of the values, if the features were one.
+        """
         if self._hops is None or self.alpha is None:
             return None
         dtype = np.float32 if getattr(self.values, "dtype", None) == np.float32 else np.float64
-        return self._hops.confidence(self.alpha, dtype)
+        return self._place(self._hops.confidence(self.alpha, dtype))
 
     @cached_property
-    def unreachable(self) -> Array:
+    def unreachable(self) -> Any:
         """Mask of the cells that no source can reach."""
         if self._hops is not None:
-            return self._hops.unreachable()
-        return np.broadcast_to(self._unreachable_channels, self.shape).copy()
+            return self._place(self._hops.unreachable())
+        return self._place(np.broadcast_to(self._unreachable_channels, self.shape).copy())
 
     def _facts(self) -> list[tuple[str, str]]:
         nodes, channels = self.shape

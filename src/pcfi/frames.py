@@ -1,0 +1,79 @@
+"""Tables of pandas, polars and pyarrow: a node table and an edge table -> the same node table, filled."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pcfi.errors import ParameterError
+from pcfi.ids import is_frame, read_edges
+from pcfi.imputation import impute as impute_features
+from pcfi.result import Imputation
+from pcfi.tables import read_table
+
+__all__ = ["impute"]
+
+
+def impute(
+    nodes: Any,
+    edges: Any,
+    *,
+    id: str | None = None,  # noqa: A002  the word of the domain
+    channels: Sequence[str] | None = None,
+    categorical: Sequence[str] = (),
+    source: str = "source",
+    target: str = "target",
+    weight: str | None = "weight",
+    unknown_ids: str = "error",
+    round: bool = False,  # noqa: A002  what it does
+    **options: Any,
+) -> Imputation:
+    """Fill the missing cells of a node table. `pcfi.impute(nodes, edges)` is this with its defaults.
+
+    Parameters
+    ----------
+    nodes : DataFrame of pandas or polars, or Table of pyarrow
+        One row per node. Null and NaN are missing.
+    edges : table of edges between ids, or any graph that `pcfi.impute` accepts
+        Nodes of an edge table or a networkx graph are matched by id, those of any other graph by row number.
+    id : str, default=None
+        The column of `nodes` that holds the ids. None: a column called "id"; if there is none the index of pandas,
+        else the row numbers. Ids are never a channel.
+    channels : list of str, default=None
+        The columns to use and fill. None: all columns of numbers and booleans. All others pass through as they are.
+    categorical : list of str, default=()
+        Further columns to fill, of categories: each category becomes a channel of its own, and a missing cell gets the
+        category with the largest share.
+    source, target : str, default="source", default="target"
+        Columns of `edges` with the ids of both ends.
+    weight : str, default="weight"
+        Column of `edges` with the weights, if there is one. None: all edges count 1.
+    unknown_ids : {"error", "drop"}, default="error"
+        What to do with an edge that names an id that `nodes` does not have.
+    round : bool, default=False
+        Whether filled integer and boolean columns are rounded and keep their dtype; otherwise they become float64.
+    **options
+        Further parameters of `pcfi.impute`, such as `alpha`, `beta` and `standardize` (advisable if the channels have
+        different units).
+
+    Returns
+    -------
+    Imputation
+        `values` is the node table with index, order of rows and columns, and dtypes kept; columns without missing cells
+        are left as they are. `confidence` and `hops` are tables of the same shape.
+
+    Examples
+    --------
+    >>> import pandas as pd, pcfi
+    >>> nodes = pd.DataFrame({"age": [31.0, None, 35.0], "city": ["Oslo", None, "Oslo"]}, index=["ann", "bob", "cyd"])
+    >>> edges = pd.DataFrame({"source": ["ann", "bob"], "target": ["bob", "cyd"]})
+    >>> pcfi.frames.impute(nodes, edges, categorical=["city"]).values
+          age  city
+    ann  31.0  Oslo
+    bob  33.0  Oslo
+    cyd  35.0  Oslo
+    """
+    if len(categorical) and "zero" in (options.get("method"), options.get("unreachable")):
+        raise ParameterError("a category cannot be zero: choose another method= and unreachable=, or no categorical=")
+    table = read_table(nodes, id=id, channels=channels, categorical=categorical, round=round)
+    if is_frame(edges):
+        edges = read_edges(edges, table.ids, source=source, target=target, weight=weight, unknown_ids=unknown_ids)
+    return impute_features(table, edges, **options)

@@ -1,0 +1,283 @@
+"""Node tables <-> arrays: columns -> channels, and filled channels -> the same table, in the library it came from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi.errors import FeatureError, GraphError, ParameterError, counted
+from pcfi.graphs import is_networkx, networkx_adjacency
+from pcfi.ids import Ids, is_frame, locate, narwhals, open_frame, read_edges
+
+Array = npt.NDArray[Any]
+
+MOST_CATEGORIES = 1000  # each becomes a channel; more of them are names, not categories
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """A column that becomes one channel, or several: one per category.
+
+    Attributes
+    ----------
+    name : str
+    missing : ndarray of bool
+        Null or NaN.
+    codes : ndarray of int or None
+        Of a categorical column: the category of each row, -1 if missing.
+    samples : ndarray of int
+        Of a categorical column: a row of each category.
+    """
+
+    name: str
+    missing: Array
+    codes: Array | None = None
+    samples: Array | None = None
+
+    @property
+    def width(self) -> int:
+        """Number of channels."""
+        return 1 if self.samples is None else len(self.samples)
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table of nodes, and which of its columns are channels.
+
+    Attributes
+    ----------
+    native : DataFrame of pandas or polars, or Table of pyarrow
+    columns : tuple of Column
+        What becomes channels, in this order; all other columns pass through.
+    ids : Ids
+    rounds : bool
+        Whether integers and booleans come back as such.
+    """
+
+    native: Any
+    columns: tuple[Column, ...]
+    ids: Ids
+    rounds: bool = False
+
+    def values(self) -> Array:
+        """The channels as one array, NaN where missing."""
+        frame = narwhals().from_native(self.native, eager_only=True)
+        dtypes = [frame[column.name].dtype for column in self.columns]
+        single = all(dtype == narwhals().Float32 for dtype in dtypes)
+        parts = [self._channels(frame, column, np.float32 if single else np.float64) for column in self.columns]
+        return np.concatenate(parts, axis=1)
+
+    @staticmethod
+    def _channels(frame: Any, column: Column, dtype: npt.DTypeLike) -> Array:
+        if column.codes is not None:
+            shares = np.eye(column.width + 1, column.width, dtype=dtype)[column.codes]
+            shares[column.missing] = np.nan
+            return shares
+        series = frame[column.name]
+        if series.dtype.is_integer():
+            _refuse_long_integers(series)
+        kind = narwhals().Float32 if dtype == np.float32 else narwhals().Float64
+        return np.asarray(series.cast(kind).to_numpy(), dtype=dtype)[:, None]
+
+    def known(self, known: Any) -> Any:
+        """The caller's mask of known cells as an array; a table is read by the names of the columns."""
+        if known is None:
+            return None
+        if any(column.codes is not None for column in self.columns):
+            raise ParameterError("known= and categorical= do not go together: put null into the missing cells")
+        if not is_frame(known):
+            return known
+        frame = open_frame(known, "known")
+        absent = [column.name for column in self.columns if column.name not in frame.columns]
+        if absent:
+            raise FeatureError(f"known has no column {absent[0]!r}: it must have the channels of the nodes")
+        return np.stack([frame[column.name].to_numpy() for column in self.columns], axis=1)
+
+    def number(self, graph: Any) -> Any:
+        """The graph with nodes named by their rows, if it is a table of edges or a networkx graph; else as it is."""
+        if is_frame(graph):
+            return read_edges(graph, self.ids)
+        if is_networkx(graph) and self.ids.series is not None:
+            return self._number_networkx(graph)
+        return graph
+
+    def _number_networkx(self, graph: Any) -> Any:
+        names = list(graph)
+        series = narwhals().new_series("node", names, backend=self.ids.series.implementation)
+        rows = self.ids.rows(series, "the networkx graph")
+        if (rows < 0).any():
+            name = names[int(np.argmax(rows < 0))]
+            raise GraphError(
+                f"the networkx graph has a node {name!r}, which is not in {self.ids.words} of the nodes "
+                f"({counted(int((rows < 0).sum()), 'such node')}): add the rows, or remove the nodes from the graph"
+            )
+        edges = networkx_adjacency(graph, None)
+        return np.stack([rows[end] for end in edges.coords]), edges.data
+
+    def restore(self, filled: Array, known: Any = None) -> Any:
+        """The table with its channels filled; a column without missing cells is left as it is."""
+        frame = narwhals().from_native(self.native, eager_only=True)
+        first, replaced = 0, []
+        for column in self.columns:
+            part = filled[:, first : first + column.width]
+            missing = column.missing if known is None else ~np.asarray(known)[:, first]
+            if missing.any():
+                replaced.append(self._filled(frame, column, part))
+            first += column.width
+        return frame.with_columns(*replaced).to_native()
+
+    def _filled(self, frame: Any, column: Column, part: Array) -> Any:
+        series = frame[column.name]
+        if column.samples is not None:
+            rows = np.arange(len(part))
+            chosen = column.missing & np.isfinite(part).all(axis=1)
+            rows[chosen] = column.samples[part[chosen].argmax(axis=1)]
+            return series[rows.tolist()].alias(column.name)
+        nw, values = narwhals(), part[:, 0]
+        if series.dtype.is_float():
+            return self._new(frame, column.name, values).cast(series.dtype)
+        if self.rounds and np.isfinite(values).all():
+            if series.dtype == nw.Boolean:
+                return self._new(frame, column.name, values > 0.5)
+            if series.dtype.is_integer():
+                return self._new(frame, column.name, _whole(values, series)).cast(series.dtype)
+        return self._new(frame, column.name, values.astype(np.float64))
+
+    def place(self, cells: Array) -> Any:
+        """A table like this one, with an array of one number per cell in place of the channels."""
+        frame = narwhals().from_native(self.native, eager_only=True)
+        starts = np.cumsum([0, *(column.width for column in self.columns)])[:-1]
+        placed = [
+            self._new(frame, column.name, cells[:, start]) for column, start in zip(self.columns, starts, strict=True)
+        ]
+        return frame.with_columns(*placed).to_native()
+
+    @staticmethod
+    def _new(frame: Any, name: str, values: Array) -> Any:
+        return narwhals().new_series(name, np.ascontiguousarray(values), backend=frame.implementation)
+
+
+def _whole(values: Array, series: Any) -> Array:
+    """Rounded values, within the integers that the column can hold."""
+    limits = np.iinfo(str(series.dtype).lower())
+    return np.clip(np.rint(values), max(limits.min, -(2.0**53)), min(limits.max, 2.0**53)).astype(np.int64)
+
+
+def _refuse_long_integers(series: Any) -> None:
+    if max(int(series.max() or 0), -int(series.min() or 0)) > 2**53:
+        raise FeatureError(
+            f"the column {series.name!r} holds integers beyond 2^53, which float64 cannot tell apart: leave it out "
+            "with channels=, or name it as id= if it is one"
+        )
+
+
+def read_table(
+    nodes: Any,
+    *,
+    id: Any = None,  # noqa: A002  the word of the domain
+    channels: Sequence[str] | None = None,
+    categorical: Sequence[str] = (),
+    round: bool = False,  # noqa: A002  what it does
+) -> Table:
+    """Decide which columns of `nodes` are channels, and check them."""
+    frame = open_frame(nodes, "the node table")
+    if len(frame) == 0:
+        raise FeatureError("the node table has no rows: one row per node is needed")
+    if not isinstance(round, bool | np.bool_):
+        raise ParameterError(f"round must be True or False, got {round!r}")
+    ids = Ids.of(frame, id)
+    categorical = _names(frame, categorical, "categorical")
+    numbers = _numbers(frame, ids, categorical) if channels is None else _named(frame, ids, channels, categorical)
+    if not numbers and not categorical:
+        raise FeatureError(
+            "the node table has no column of numbers to fill: name columns of categories with "
+            "pcfi.frames.impute(nodes, edges, categorical=[...])"
+        )
+    chosen = [name for name in frame.columns if name in {*numbers, *categorical}]
+    columns = [
+        _category(frame[name]) if name in categorical else Column(name, _missing(frame[name])) for name in chosen
+    ]
+    return Table(nodes, tuple(columns), ids, bool(round))
+
+
+def _names(frame: Any, names: Sequence[str], what: str) -> list[str]:
+    if isinstance(names, str):
+        raise ParameterError(f"{what} must be a list of columns, got {names!r}: use [{names!r}]")
+    names = list(names)
+    absent = [name for name in names if name not in frame.columns]
+    if absent:
+        raise ParameterError(f"{what} names {absent[0]!r}, but the node table has no such column")
+    return names
+
+
+def _is_number(dtype: Any) -> bool:
+    return bool(dtype.is_numeric() or dtype == narwhals().Boolean)
+
+
+def _numbers(frame: Any, ids: Ids, categorical: list[str]) -> list[str]:
+    """All columns of numbers but the ids."""
+    others = [name for name in frame.columns if name != ids.column and name not in categorical]
+    for name in others:
+        _refuse_numbers_as_objects(frame[name])
+    return [name for name in others if _is_number(frame[name].dtype)]
+
+
+def _named(frame: Any, ids: Ids, channels: Sequence[str], categorical: list[str]) -> list[str]:
+    names = _names(frame, channels, "channels")
+    for name in names:
+        _refuse_numbers_as_objects(frame[name])
+        if name == ids.column:
+            raise ParameterError(f"channels names {name!r}, which holds the ids: leave it out, or name another id=")
+        if name not in categorical and not _is_number(frame[name].dtype):
+            raise FeatureError(
+                f"the column {name!r} holds {frame[name].dtype}, not numbers: name it in categorical= as well, or "
+                "convert it"
+            )
+    return names
+
+
+def _refuse_numbers_as_objects(series: Any) -> None:
+    if series.dtype != narwhals().Object:
+        return
+    from pandas.api.types import infer_dtype
+
+    held = infer_dtype(series.to_native(), skipna=True)
+    if held in ("integer", "floating", "mixed-integer-float", "mixed-integer", "decimal", "boolean"):
+        raise FeatureError(
+            f"the column {series.name!r} holds {held} values as Python objects: convert it with pandas.to_numeric, or "
+            "leave it out with channels="
+        )
+
+
+def _missing(series: Any) -> Array:
+    missing = np.asarray(series.is_null().to_numpy())
+    if series.dtype.is_float():
+        missing = missing | np.isnan(np.asarray(series.to_numpy(), dtype=np.float64))
+    return missing
+
+
+def _category(series: Any) -> Column:
+    nw = narwhals()
+    missing = _missing(series)
+    labels = series if series.dtype == nw.String else series.cast(nw.String)
+    categories = labels.drop_nulls().unique().sort()
+    if len(categories) == 0:
+        raise FeatureError(f"the column {series.name!r} has no known category: leave it out of categorical=")
+    if len(categories) > MOST_CATEGORIES:
+        raise FeatureError(
+            f"the column {series.name!r} has {counted(len(categories), 'different value')}, and each would become a "
+            f"channel: at most {MOST_CATEGORIES:,} are allowed; is it an id?"
+        )
+    codes = locate(categories, labels, "categories", "itself")
+    codes[missing] = -1
+    used, rows = np.unique(codes, return_index=True)
+    return Column(series.name, missing, codes, rows[used >= 0])
+
+
+def number_nodes(features: Any, graph: Any) -> Any:
+    """The graph with nodes named by their rows, if `features` is a table and `graph` names its ids; else as it is."""
+    if graph is None or not is_frame(features):
+        return graph
+    return Table(features, (), Ids.of(open_frame(features, "the node table"))).number(graph)
