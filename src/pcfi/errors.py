@@ -8,6 +8,7 @@ PcfiError
 ├── DivergenceError (ValueError)       the arithmetic left the finite numbers
 ├── TooLargeError (ValueError)         more memory is needed than there is; a MemoryError, too
 ├── DatasetError (ValueError)          a data set of the laboratory is not there, or does not serve
+├── FileError (ValueError)             a file cannot be read or written
 └── UnsupportedTypeError (TypeError)   a container we do not know
 
 PcfiWarning (UserWarning)
@@ -48,6 +49,10 @@ class TooLargeError(PcfiError, ValueError, MemoryError):
 
 class DatasetError(PcfiError, ValueError):
     """A data set of the laboratory is not there, or does not serve the purpose."""
+
+
+class FileError(PcfiError, ValueError):
+    """A file cannot be read, or must not be written."""
 
 
 class UnsupportedTypeError(PcfiError, TypeError):
