@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pcfi.errors import FileError, TooLargeError
+from pcfi.errors import FileError, PcfiError, TooLargeError
 from pcfi.files.formats import STANDARD, Format, format_of, sniff
 from pcfi.files.sizes import Metered
 
@@ -77,11 +77,9 @@ def _checked(form: Format, allowed: Sequence[str]) -> Format:
 @contextmanager
 def clear_errors(source: Source) -> Iterator[None]:
     """Turn whatever a reading library raises on a bad file into one line that names the file."""
-    from pcfi.errors import PcfiError
-
     try:
         yield
-    except (PcfiError, ModuleNotFoundError):
+    except (PcfiError, ModuleNotFoundError, NameError, AttributeError):  # the last two are our own mistakes
         raise
     except MemoryError as error:
         raise TooLargeError(f"{source.words} needs more memory than there is: {_first_line(error)}") from error

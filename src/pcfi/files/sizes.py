@@ -19,7 +19,7 @@ def refuse_beyond_memory(n_bytes: int, path: str, most: int | None = None) -> No
     most = limit() if most is None else most
     if n_bytes > most:
         raise TooLargeError(
-            f"{path} unpacks to {_size(n_bytes)} or more, but only {_size(most)} of memory is available: split the "
+            f"{path} unpacks to {size_of(n_bytes)} or more, but only {size_of(most)} of memory is available: split the "
             "file, or leave columns out of it"
         )
 
@@ -69,5 +69,6 @@ class Metered:
         return False
 
 
-def _size(n_bytes: int) -> str:
+def size_of(n_bytes: int) -> str:
+    """A number of bytes in words."""
     return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e8 else f"{n_bytes / 1e6:.1f} MB"
