@@ -8,7 +8,7 @@ BENCHMARKS := against_pyg against_pseudocode settled_against_fixed large_graphs 
 .PHONY: help demo test check format bench docs clean
 
 help:
-	@echo "make demo     fill in removed images of handwritten digits; writes demo.png"
+	@echo "make demo     fill in removed images of handwritten digits; writes demo.png and demo.html"
 	@echo "make test     lint, types, layers and all tests"
 	@echo "make check    lint, types and layers only"
 	@echo "make format   format the code"
@@ -22,7 +22,7 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 demo: $(READY)
-	$(BIN)/python -m pcfi.demo
+	$(BIN)/pcfi demo
 
 check: $(READY)
 	$(BIN)/ruff check .
@@ -46,5 +46,5 @@ bench: $(READY)
 	$(BIN)/python benchmarks/tables.py
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis demo.png
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis demo.png demo.html
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

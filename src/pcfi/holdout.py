@@ -116,7 +116,9 @@ def _judge(method: str, errors: Array, hidden: Array, hops: Hops, seconds: float
     counts = np.bincount(codes, minlength=hops.n_levels + 2)
     squares = np.bincount(codes, weights=wrong**2, minlength=hops.n_levels + 2)
     by_hops = tuple(
-        ErrorAtHops(None if code > hops.n_levels else code, int(counts[code]), float(np.sqrt(squares[code] / counts[code])))
+        ErrorAtHops(
+            None if code > hops.n_levels else code, int(counts[code]), float(np.sqrt(squares[code] / counts[code]))
+        )
         for code in np.flatnonzero(counts).tolist()
     )
     return MethodError(method, float(np.sqrt(np.mean(wrong**2))), float(np.abs(wrong).mean()), seconds, by_hops)

@@ -27,11 +27,11 @@ COMMANDS = {
 class Commands(TyperGroup):
     """A group whose commands are imported when they are called, so that `pcfi --help` answers at once."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
         """The names."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
         """What the overview needs of a command: its name and a line of help."""
         found = COMMANDS.get(cmd_name)
         return None if found is None else TyperCommand(name=cmd_name, short_help=found.help, help=found.help)

@@ -22,7 +22,9 @@ def evaluate(
     edges: o.EdgesFile,
     methods: Annotated[
         list[str] | None,
-        typer.Option(help=f"Methods to compare, as in pcfi,mean. Default: {o.listed(METHODS)}.", rich_help_panel=o.FILLING),
+        typer.Option(
+            help=f"Methods to compare, as in pcfi,mean. Default: {o.listed(METHODS)}.", rich_help_panel=o.FILLING
+        ),
     ] = None,
     share: Annotated[float, typer.Option(help="Share of the known cells to hide.", rich_help_panel=o.FILLING)] = SHARE,
     id: o.Id = None,  # noqa: A002  the word of the domain
@@ -91,7 +93,7 @@ def show(told: Session, found: Evaluation) -> None:
     table = Table(title=title, title_justify="left", title_style="bold")
     hops = sorted({at.hops for one in found.methods for at in one.by_hops if at.hops is not None})[:6]
     for name in ("method", "RMSE", "MAE", *(f"{hop} hop{'s' if hop > 1 else ''}" for hop in hops), "time"):
-        table.add_column(name, justify="left" if name == "method" else "right")
+        table.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
     best = min(one.rmse for one in found.methods)
     for one in found.methods:
         at = {point.hops: f"{point.error:.3f}" for point in one.by_hops}

@@ -63,7 +63,9 @@ def impute(
     edges: o.EdgesFile,
     output: Annotated[
         str,
-        typer.Option("--output", "-o", help="Where the filled table goes; - is standard output.", rich_help_panel=o.OUTPUT),
+        typer.Option(
+            "--output", "-o", help="Where the filled table goes; - is standard output.", rich_help_panel=o.OUTPUT
+        ),
     ],
     confidence: Annotated[
         str | None, typer.Option(help="File for the confidence of every cell.", rich_help_panel=o.OUTPUT)
@@ -104,7 +106,10 @@ def impute(
     unreachable: o.Unreachable = None,
     directed: o.Directed = None,
     evaluate: Annotated[
-        bool, typer.Option("--evaluate", help="Hide known cells first; the report shows the error.", rich_help_panel=o.FILLING)
+        bool,
+        typer.Option(
+            "--evaluate", help="Hide known cells first; the report shows the error.", rich_help_panel=o.FILLING
+        ),
     ] = False,
     seed: o.Seed = 0,
     threads: o.Threads = None,
@@ -144,7 +149,11 @@ def impute(
             for what, table in _tables(loaded, result, outputs).items():
                 write_table(_fitting(table, formats[what], loaded), outputs.tables()[what], formats[what], force=force)
         tested = _evaluated(told, loaded, given, seed) if evaluate else None
-        gathered = _report(told, loaded, result, outputs, (nodes, edges), given, tested) if report or facts or as_json else None
+        gathered = (
+            _report(told, loaded, result, outputs, (nodes, edges), given, tested)
+            if report or facts or as_json
+            else None
+        )
         if as_json and gathered is not None:
             typer.echo(json.dumps({**json.loads(gathered.to_json()), "picture": None, "outputs": outputs.tables()}))
         told.show(_summary(result, outputs))
@@ -199,7 +208,9 @@ def _evaluated(told: Session, loaded: Loaded, given: dict[str, Any], seed: int) 
     from pcfi.holdout import evaluate
 
     with told.stage("evaluate"):
-        return evaluate(loaded.array(loaded.nodes.table), loaded.graph, seed=seed, options=given, progress=told.progress)
+        return evaluate(
+            loaded.array(loaded.nodes.table), loaded.graph, seed=seed, options=given, progress=told.progress
+        )
 
 
 def _report(
@@ -226,7 +237,7 @@ def _report(
             evaluation=tested,
         )
         filling = Filling(
-            loaded.names, loaded.array(loaded.nodes.table), loaded.array(result.values), loaded.node_name
+            loaded.names, loaded.array(loaded.nodes.table), loaded.array(result.values), loaded.node_name, loaded.places
         )
         gathered = gather(filling, result, loaded.graph, around)
         if outputs.report:
@@ -239,8 +250,13 @@ def _report(
 def _summary(result: Any, outputs: Outputs) -> str:
     share = result.n_missing / max(1, result.shape[0] * result.shape[1])
     parameters = "" if result.alpha is None else f" (alpha={result.alpha:g}, beta={result.beta:g})"
-    lines = [f"Filled {counted(result.n_missing, 'missing cell')} ({share:.1%}) by {result.method}{parameters}.", result.status]
-    written = [path for path in (*outputs.tables().values(), outputs.report, outputs.facts) if path not in (None, STANDARD)]
+    lines = [
+        f"Filled {counted(result.n_missing, 'missing cell')} ({share:.1%}) by {result.method}{parameters}.",
+        result.status,
+    ]
+    written = [
+        path for path in (*outputs.tables().values(), outputs.report, outputs.facts) if path not in (None, STANDARD)
+    ]
     return "\n".join([*lines, *(f"Wrote {path}" for path in written)])
 
 

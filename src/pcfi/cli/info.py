@@ -16,6 +16,7 @@ from pcfi.files.sizes import size_of
 from pcfi.report.facts import GraphFacts, HopFacts
 
 MOST_ROWS = 30  # channels shown one by one
+MOST_HOPS = 10
 
 
 @dataclass(frozen=True)
@@ -135,8 +136,8 @@ def _show(told: Session, found: Info) -> None:
         "components": f"{graph.n_components:,}, the largest of {counted(graph.largest_component, 'node')}",
         "channels": f"{len(found.channels):,} in {counted(found.n_patterns, 'pattern')}",
         "missing": f"{found.n_missing:,} of {counted(n_cells, 'cell')} ({found.n_missing / max(1, n_cells):.1%})",
-        "memory": f"about {size_of(found.memory['filling'])} to fill, besides {size_of(found.memory['tables'])} for the "
-        f"table; {size_of(found.memory['available'])} available",
+        "memory": f"about {size_of(found.memory['filling'])} to fill, besides {size_of(found.memory['tables'])} for "
+        f"the table; {size_of(found.memory['available'])} available",
     }
     for name, text in rows.items():
         table.add_row(name, text)
@@ -174,10 +175,18 @@ def _show_hops(told: Session, found: Info) -> None:
     table.add_column("cells", justify="right")
     table.add_column("")
     most = max(one.n_cells for one in found.hops)
-    for one in found.hops:
-        name = "unreachable" if one.hops is None else str(one.hops)
-        table.add_row(name, f"{one.n_cells:,}", "█" * max(1, round(30 * one.n_cells / most)) if one.n_cells else "")
+    for name, n_cells in _few_hops(found):
+        table.add_row(name, f"{n_cells:,}", "█" * max(1, round(30 * n_cells / most)) if n_cells else "")
     told.show(table)
+
+
+def _few_hops(found: Info) -> list[tuple[str, int]]:
+    """The first hops one by one, the others summed up."""
+    reached = [one for one in found.hops if one.hops is not None]
+    rows = [(one.words, one.n_cells) for one in reached[:MOST_HOPS]]
+    if len(reached) > MOST_HOPS:
+        rows.append((f"{MOST_HOPS + 1} or more", sum(one.n_cells for one in reached[MOST_HOPS:])))
+    return rows + [(one.words, one.n_cells) for one in found.hops if one.hops is None]
 
 
 command: tuple[Any, dict[str, Any]] = info, {}

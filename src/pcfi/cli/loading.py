@@ -48,6 +48,12 @@ class Loaded:
         """Channels that are columns of numbers, in the order of the table."""
         return [column.name for column in self.table.columns if column.codes is None]
 
+    @property
+    def places(self) -> list[int]:
+        """Where those stand among all channels; a column of categories is several."""
+        starts = np.cumsum([0, *(column.width for column in self.table.columns)])
+        return [int(start) for start, one in zip(starts, self.table.columns, strict=False) if one.codes is None]
+
     def array(self, table: Any) -> Array:
         """Those channels of a table of this layout as one array, NaN where missing."""
         columns = [table[name].to_numpy(zero_copy_only=False) for name in self.names]

@@ -15,7 +15,7 @@ FILES, COLUMNS, FILLING, OUTPUT, RUNNING = "Files", "Columns", "Filling", "Outpu
 
 
 def _default(name: str) -> str:
-    return str(DEFAULTS.get(name))
+    return f" Default: {DEFAULTS[name]}."
 
 
 def listed(names: Any) -> str:
@@ -27,7 +27,7 @@ NodesFile = Annotated[
     str,
     typer.Argument(
         metavar="NODES",
-        help="Node file: .parquet, .csv, .tsv (also .gz, .zst), .feather, .arrow, .npy, .npz, .h5ad; - is standard input.",
+        help="Node file: .parquet, .csv, .tsv (also .gz, .zst), .feather, .arrow, .npy, .npz, .h5ad; - is stdin.",
         show_default=False,
     ),
 ]
@@ -43,7 +43,7 @@ Id = Annotated[
     str | None,
     typer.Option(
         "--id",
-        help="Column of node ids. Default: one named id, node or node_id; else the first of unique texts; else row numbers.",
+        help="Column of node ids. Default: named id, node or node_id; else the first of unique texts; else rows.",
         rich_help_panel=COLUMNS,
     ),
 ]
@@ -52,7 +52,8 @@ Columns = Annotated[
     typer.Option(help="Channels, as in age,income; may be repeated. Default: all numbers.", rich_help_panel=COLUMNS),
 ]
 Exclude = Annotated[
-    list[str] | None, typer.Option(help="Columns of numbers that are no channels: labels, say.", rich_help_panel=COLUMNS)
+    list[str] | None,
+    typer.Option(help="Columns of numbers that are no channels: labels, say.", rich_help_panel=COLUMNS),
 ]
 Categorical = Annotated[
     list[str] | None, typer.Option(help="Columns of categories to fill as well.", rich_help_panel=COLUMNS)
@@ -66,7 +67,8 @@ SourceColumn = Annotated[
     typer.Option("--source", help="Edge column where an edge begins. Default: by its name.", rich_help_panel=COLUMNS),
 ]
 TargetColumn = Annotated[
-    str | None, typer.Option("--target", help="Edge column where it ends. Default: by its name.", rich_help_panel=COLUMNS)
+    str | None,
+    typer.Option("--target", help="Edge column where it ends. Default: by its name.", rich_help_panel=COLUMNS),
 ]
 WeightColumn = Annotated[
     str | None,
@@ -74,23 +76,21 @@ WeightColumn = Annotated[
 ]
 UnknownIds = Annotated[
     str,
-    typer.Option("--unknown-ids", help="An edge that names an unknown node: error or drop it.", rich_help_panel=COLUMNS),
+    typer.Option(
+        "--unknown-ids", help="An edge that names an unknown node: error or drop it.", rich_help_panel=COLUMNS
+    ),
 ]
 Method = Annotated[
     str | None,
-    typer.Option(help=f"One of {listed(METHODS)}.", show_default=_default("method"), rich_help_panel=FILLING),
+    typer.Option(help=f"One of {listed(METHODS)}.{_default('method')}", rich_help_panel=FILLING),
 ]
 Alpha = Annotated[
     str | None,
-    typer.Option(
-        help="Confidence falls by this factor with every hop.", show_default=_default("alpha"), rich_help_panel=FILLING
-    ),
+    typer.Option(help=f"Confidence falls by this factor with every hop.{_default('alpha')}", rich_help_panel=FILLING),
 ]
 Beta = Annotated[
     str | None,
-    typer.Option(
-        help="How strongly channels share with each other.", show_default=_default("beta"), rich_help_panel=FILLING
-    ),
+    typer.Option(help=f"How strongly channels share with each other.{_default('beta')}", rich_help_panel=FILLING),
 ]
 Objective = Annotated[
     str | None,
@@ -103,16 +103,15 @@ Steps = Annotated[
 Rtol = Annotated[
     float | None,
     typer.Option(
-        help="Settled: a further step would move no cell by more than this part of its channel's range.",
-        show_default=f"{DEFAULTS['solver'].rtol:g}",
+        help="Settled: a further step would move no cell by more than this part of its channel's range. "
+        f"Default: {DEFAULTS['solver'].rtol:g}.",
         rich_help_panel=FILLING,
     ),
 ]
 MaxSteps = Annotated[
     int | None,
     typer.Option(
-        help="Give up settling after so many steps.",
-        show_default=str(DEFAULTS["solver"].max_steps),
+        help=f"Give up settling after so many steps. Default: {DEFAULTS['solver'].max_steps}.",
         rich_help_panel=FILLING,
     ),
 ]
@@ -123,8 +122,7 @@ Standardize = Annotated[
 Unreachable = Annotated[
     str | None,
     typer.Option(
-        help=f"What a cell gets that no source can reach: {listed(UNREACHABLE_POLICIES)}.",
-        show_default=_default("unreachable"),
+        help=f"What a cell gets that no source can reach: {listed(UNREACHABLE_POLICIES)}.{_default('unreachable')}",
         rich_help_panel=FILLING,
     ),
 ]
@@ -148,8 +146,10 @@ def solver_of(steps: int | None, rtol: float | None, max_steps: int | None) -> A
         raise ParameterError("--steps fixes the number of steps: it does not go together with --rtol or --max-steps")
     if steps is not None:
         return pcfi.FixedSteps(steps)
-    given = {name: value for name, value in (("rtol", rtol), ("max_steps", max_steps)) if value is not None}
-    return pcfi.UntilSettled(**given) if given else None
+    if rtol is None and max_steps is None:
+        return None
+    usual = DEFAULTS["solver"]
+    return pcfi.UntilSettled(usual.rtol if rtol is None else rtol, usual.max_steps if max_steps is None else max_steps)
 
 
 def given_options(seed: int | None = None, **options: Any) -> dict[str, Any]:

@@ -12,8 +12,12 @@ from pcfi.files.writing import check_output, write_text
 
 
 def report(
-    facts: Annotated[Path, typer.Argument(metavar="FACTS", help="A file that pcfi impute --facts wrote.", show_default=False)],
-    output: Annotated[str, typer.Option("--output", "-o", help="Where the report goes; - is standard output.")] = "report.html",
+    facts: Annotated[
+        Path, typer.Argument(metavar="FACTS", help="A file that pcfi impute --facts wrote.", show_default=False)
+    ],
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="Where the report goes; - is standard output.")
+    ] = "report.html",
     force: o.Force = False,
     quiet: o.Quiet = False,
     debug: o.Debug = False,

@@ -72,7 +72,12 @@ OWN_BARS = ("impute", "evaluate")  # stages that draw progress bars of their own
 
 @contextmanager
 def session(
-    *, quiet: bool = False, as_json: bool = False, debug: bool = False, threads: int | None = None, data_out: bool = False
+    *,
+    quiet: bool = False,
+    as_json: bool = False,
+    debug: bool = False,
+    threads: int | None = None,
+    data_out: bool = False,
 ) -> Iterator[Session]:
     """A run: threads set, warnings and errors as single lines, a termination that cleans up."""
     with plain_errors(debug=debug), _terminable(), warnings.catch_warnings():

@@ -87,12 +87,10 @@ def read_sparse(source: Source) -> Any:
     if source.format.name == "mtx":
         from scipy.io import mminfo, mmread
 
-        with source.open() as file:
-            rows, columns, entries, layout, *_ = mminfo(file)
-            n_stored = rows * columns if layout == "array" else entries
-            refuse_beyond_memory(n_stored * 16, source.words)
-            file.seek(0)
-            return mmread(file)
+        path = _by_name(source)  # scipy 1.17 crashes on a file object
+        rows, columns, entries, layout, *_ = mminfo(path)
+        refuse_beyond_memory(16 * (rows * columns if layout == "array" else entries), source.words)
+        return mmread(path)
     from scipy import sparse
 
     with source.open() as file:
@@ -134,9 +132,14 @@ def _open_h5ad(source: Source) -> Any:
     from pcfi.optional import load
 
     anndata = load("anndata", "a file .h5ad", "anndata")
+    return anndata.read_h5ad(_by_name(source))
+
+
+def _by_name(source: Source) -> str:
+    """The path, for libraries that open files themselves."""
     if source.data is not None:
-        raise FileError("an .h5ad file cannot come from standard input: name the file")
-    return anndata.read_h5ad(source.path)
+        raise FileError(f"a file .{source.format.name} cannot come from standard input: name the file")
+    return source.path
 
 
 def as_table(values: Array, source: Source) -> Any:

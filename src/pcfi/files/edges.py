@@ -67,12 +67,13 @@ def read_edges(path: str, nodes: Nodes, source: str | None, target: str | None, 
         graph = _read_graph(file)
         if graph is not None:
             return Edges(graph)
-        names = header(file) if file.format.is_text else None
-        table = None if names is not None else {"parquet": read_parquet, "arrow": read_arrow}[file.format.name](file)
-        ends = _choose(names if table is None else table.column_names, (source, target, weight), table, file)
-        if table is None:
-            table = read_text(file, as_text=() if nodes.id is None else (ends.source, ends.target))
-    return Edges(_same_ids(table, ends, nodes, file), ends)
+        if file.format.is_text:
+            pair = _choose_ends(header(file), source, target, file)
+            table = read_text(file, as_text=() if nodes.id is None else pair)
+        else:
+            table = {"parquet": read_parquet, "arrow": read_arrow}[file.format.name](file)
+            pair = _choose_ends(table.column_names, source, target, file)
+    return Edges(_same_ids(table, pair, nodes, file), Ends(*pair, _choose_weight(table, pair, weight, file)))
 
 
 def _read_graph(file: Source) -> Any:
@@ -89,36 +90,52 @@ def _read_graph(file: Source) -> Any:
     return None
 
 
-def _choose(names: Sequence[str], wanted: tuple[str | None, ...], table: Any, file: Source) -> Ends:
-    """The columns of both ends and of the weights: as named, by their usual names, or the only two there are."""
-    for option, name in zip(("--source", "--target", "--weight"), wanted, strict=True):
-        if name is not None and name not in names:
-            raise ParameterError(f"{option} names {name!r}, but {file.words} has only the columns {_shown(names)}")
+def _choose_ends(names: Sequence[str], source: str | None, target: str | None, file: Source) -> tuple[str, str]:
+    """The columns of both ends: as named, by their usual names, or the first two of two or three."""
+    for option, name in (("--source", source), ("--target", target)):
+        _check_name(option, name, names, file)
     lower = {name.lower(): name for name in reversed(names)}
     usual = next((pair for pair in PAIRS if set(pair) <= set(lower)), None)
-    pair = tuple(lower[name] for name in usual) if usual else tuple(names[:2]) if len(names) in (2, 3) else ()
-    if not pair and None in wanted[:2]:
+    pair = [lower[name] for name in usual] if usual else list(names[:2]) if len(names) in (2, 3) else []
+    if not pair and (source is None or target is None):
         raise FileError(
             f"{file.words} has the columns {_shown(names)}: say which hold the ends of an edge, --source and --target"
         )
-    source, target = (chosen if chosen is not None else pair[place] for place, chosen in enumerate(wanted[:2]))
-    weight = wanted[2] or next((lower[name] for name in WEIGHTS if name in lower), None)
-    if weight is None and len(names) == 3 and not usual and table is not None:
-        last = names[2]
-        weight = last if is_number(table.schema.field(last).type) else None
-    return Ends(source, target, weight)
+    return source or pair[0], target or pair[1]
+
+
+def _choose_weight(table: Any, pair: tuple[str, str], weight: str | None, file: Source) -> str | None:
+    """The column of weights: as named, by its usual name, or the third of three if it holds numbers."""
+    names = table.column_names
+    _check_name("--weight", weight, names, file)
+    if weight is not None:
+        return weight
+    usual = next((name for name in names if name.lower() in WEIGHTS and name not in pair), None)
+    if (
+        usual is None
+        and len(names) == 3
+        and set(pair) == set(names[:2])
+        and is_number(table.schema.field(names[2]).type)
+    ):
+        return str(names[2])
+    return usual
+
+
+def _check_name(option: str, name: str | None, names: Sequence[str], file: Source) -> None:
+    if name is not None and name not in names:
+        raise ParameterError(f"{option} names {name!r}, but {file.words} has only the columns {_shown(names)}")
 
 
 def _shown(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
 
 
-def _same_ids(table: Any, ends: Ends, nodes: Nodes, file: Source) -> Any:
+def _same_ids(table: Any, pair: tuple[str, str], nodes: Nodes, file: Source) -> Any:
     """The edge table with ids as the nodes have them: text files know no types, so they take those of the other."""
     if nodes.id is None:
         return table
     kind = nodes.table.schema.field(nodes.id).type
-    for name in (ends.source, ends.target):
+    for name in pair:
         place, column = table.column_names.index(name), table[name]
         if column.type != kind and (file.format.is_text or nodes.ids_are_text):
             table = table.set_column(place, name, _cast(column, kind, name, file))

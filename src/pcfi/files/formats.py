@@ -87,8 +87,8 @@ def listed(names: Sequence[str]) -> str:
 def sniff(start: bytes) -> Format:
     """The format of what begins with these bytes; text unless they say otherwise.
 
-    >>> sniff(b"id\\tage\\n").name
-    'tsv'
+    >>> sniff(b"id,age").name
+    'csv'
     """
     for magic, (name, compression) in _MAGIC.items():
         if start.startswith(magic):

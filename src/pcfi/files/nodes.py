@@ -11,6 +11,7 @@ from pcfi.files.opening import Source, clear_errors, open_source
 from pcfi.files.text import header, read_text, refuse_mixed
 
 ID_NAMES = ("id", "node", "node_id")
+USUAL_MARKERS = ("", "NA", "N/A", "n/a", "null", "NULL", "NaN", "nan")  # of missing categories in text
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,9 @@ def read_nodes(path: str, wanted: Wanted) -> Nodes:
     _check_names(table.column_names, wanted, source)
     id_column = _choose_id(table, wanted)
     channels = _choose_channels(table, wanted, id_column, source)
-    table = mark_missing(table, [*channels, *wanted.categorical], wanted.missing)
+    table = mark_missing(table, channels, wanted.missing)
+    usual = USUAL_MARKERS if source.format.is_text else ()
+    table = mark_missing(table, wanted.categorical, [*wanted.missing, *usual])
     return Nodes(table, id_column, channels, list(wanted.categorical), source.format.is_text)
 
 
@@ -197,7 +200,13 @@ def _as_type(marker: str, kind: Any) -> Any:
     try:
         number = float(marker)
         whole = pa.types.is_integer(kind)
-        return pa.scalar(int(number), kind) if whole and number == int(number) else None if whole else pa.scalar(number, kind)
+        return (
+            pa.scalar(int(number), kind)
+            if whole and number == int(number)
+            else None
+            if whole
+            else pa.scalar(number, kind)
+        )
     except (ValueError, OverflowError, pa.ArrowInvalid):
         return None
 
@@ -206,7 +215,9 @@ def described(nodes: Nodes, path: str) -> str:
     """What was chosen, in a sentence."""
     rows = counted(nodes.table.num_rows, "node")
     ids = "named by row numbers" if nodes.id is None else f"ids in {nodes.id!r}"
-    channels = f"{counted(len(nodes.channels), 'channel')} ({shown(nodes.channels)})" if nodes.channels else "no channel"
+    channels = (
+        f"{counted(len(nodes.channels), 'channel')} ({shown(nodes.channels)})" if nodes.channels else "no channel"
+    )
     categorical = f", categories {shown(nodes.categorical)}" if nodes.categorical else ""
     passed = f"; passed through: {shown(nodes.passed)}" if nodes.passed else ""
     return f"{path}: {rows}, {ids}, {channels}{categorical}{passed}"

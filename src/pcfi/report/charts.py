@@ -37,7 +37,9 @@ def charts(facts: Facts) -> list[Chart]:
     return [chart for chart in made if chart is not None]
 
 
-def _spec(words: str, values: Any, mark: Any, encoding: dict[str, Any], height: int = 260, **more: Any) -> dict[str, Any]:
+def _spec(
+    words: str, values: Any, mark: Any, encoding: dict[str, Any], height: int = 260, **more: Any
+) -> dict[str, Any]:
     """What all charts share."""
     return {
         "description": words,
@@ -122,17 +124,13 @@ def _missing_of_many(facts: Facts) -> Chart:
     )
 
 
-def _hop_name(hops: int | None) -> str:
-    return "unreachable" if hops is None else str(hops)
-
-
 def _hops(facts: Facts) -> Chart | None:
     total = sum(one.n_cells for one in facts.hops)
     if not total:
         return None
     words = "How many hops missing cells are away from the nearest known cell of their channel."
     values = [
-        {"order": place, "hops": _hop_name(one.hops), "cells": one.n_cells, "share": one.n_cells / total}
+        {"order": place, "hops": one.words, "cells": one.n_cells, "share": one.n_cells / total}
         for place, one in enumerate(facts.hops)
     ]
     encoding = {
@@ -144,7 +142,7 @@ def _hops(facts: Facts) -> Chart | None:
             _axis("share", "quantitative", "of the missing", format=".1%"),
         ],
     }
-    rows = tuple((_hop_name(one.hops), f"{one.n_cells:,}", _percent(one.n_cells / total)) for one in facts.hops)
+    rows = tuple((one.words, f"{one.n_cells:,}", _percent(one.n_cells / total)) for one in facts.hops)
     return Chart("hops", "How far from a known value", words, _spec(words, values, _bar(), encoding), _HOP_HEAD, rows)
 
 
@@ -216,8 +214,8 @@ def _errors(facts: Facts) -> Chart | None:
         return None
     methods = facts.evaluation.methods
     words = (
-        f"Error of each method on {facts.evaluation.n_hidden:,} known cells that were hidden ({facts.evaluation.how}), in "
-        "standard deviations of the channel. Smaller is better; 1 is about as good as the mean."
+        f"Error of each method on {facts.evaluation.n_hidden:,} known cells that were hidden ({facts.evaluation.how}), "
+        "in standard deviations of the channel. Smaller is better; 1 is about as good as the mean."
     )
     values = [{"method": one.method, "error": one.rmse, "mae": one.mae} for one in methods]
     encoding = {
@@ -269,7 +267,7 @@ def _graph(facts: Facts) -> Chart | None:
         f"{part} {picture.n_nodes:,} nodes, coloured by the mean confidence of their filled cells; hollow nodes were "
         "known entirely, or have no confidence."
     )
-    place = {"type": "quantitative", "axis": None, "scale": {"zero": False, "nice": False}}
+    place: dict[str, Any] = {"type": "quantitative", "axis": None, "scale": {"zero": False, "nice": False}}
     edges = [
         {"x": picture.dots[a].x, "y": picture.dots[a].y, "x2": picture.dots[b].x, "y2": picture.dots[b].y}
         for a, b in picture.edges
@@ -278,7 +276,7 @@ def _graph(facts: Facts) -> Chart | None:
         {"x": dot.x, "y": dot.y, "confidence": dot.confidence, "node": dot.name, "all known": dot.confidence is None}
         for dot in picture.dots
     ]
-    ends = {"x": {"field": "x", **place}, "y": {"field": "y", **place}}
+    ends: dict[str, Any] = {"x": {"field": "x", **place}, "y": {"field": "y", **place}}
     colour = _axis(
         "confidence",
         "quantitative",
@@ -286,7 +284,7 @@ def _graph(facts: Facts) -> Chart | None:
         scale={"scheme": "viridis", "domain": [0, 1]},
         legend={"orient": "top", "gradientLength": 160},
     )
-    nodes = {
+    nodes: dict[str, Any] = {
         "data": {"values": dots},
         "mark": {"type": "point", "filled": True, "size": 70, "opacity": 1, "tooltip": True},
         "encoding": {

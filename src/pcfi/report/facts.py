@@ -56,11 +56,20 @@ class ChannelFacts:
 
 @dataclass(frozen=True)
 class HopFacts:
-    """Missing cells at a number of hops; None hops is unreachable, None confidence a method that has none."""
+    """Missing cells at a number of hops, or at that or more.
+
+    None hops is unreachable, None confidence a method that has none.
+    """
 
     hops: int | None
     n_cells: int
     confidence: float | None
+    or_more: bool = False
+
+    @property
+    def words(self) -> str:
+        """The hops in words."""
+        return "unreachable" if self.hops is None else f"{self.hops}{' or more' if self.or_more else ''}"
 
 
 @dataclass(frozen=True)
@@ -183,7 +192,9 @@ def _read(hint: Any, value: Any, where: str) -> Any:
         if not isinstance(value, list):
             raise FileError(f"{where} must be a list, got {type(value).__name__}")
         hints = [inner[0]] * len(value) if inner[-1] is Ellipsis else inner
-        return tuple(_read(one, part, f"{where}[{place}]") for place, (one, part) in enumerate(zip(hints, value, strict=False)))
+        return tuple(
+            _read(one, part, f"{where}[{place}]") for place, (one, part) in enumerate(zip(hints, value, strict=False))
+        )
     kind = origin or hint
     if kind is Any or isinstance(value, kind) or (kind is float and isinstance(value, int)):
         return value

@@ -38,12 +38,15 @@ class Filling:
     after : ndarray of the same shape
     node_names : callable
         Name of a node by its row.
+    places : sequence of int or None
+        Which of all channels these are; None: all.
     """
 
     names: Sequence[str]
     before: Array
     after: Array
     node_names: Any = str
+    places: Sequence[int] | None = None
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ def gather(filling: Filling, result: Imputation, graph: Graph, around: Circumsta
         command=around.command,
         method=result.method,
         graph=graph_facts(graph),
-        channels=_channels(filling, missing, np.asarray(unreachable_mask(result))),
+        channels=_channels(filling, missing, _unreachable(result, filling.places)),
         n_patterns=1 if result._hops is None else int(result._hops.codes.shape[1]),
         hops=() if result._hops is None else hop_facts(result._hops, result.alpha),
         convergence=Convergence(
@@ -83,7 +86,7 @@ def gather(filling: Filling, result: Imputation, graph: Graph, around: Circumsta
         files=around.files,
         stages=around.stages,
         warnings=around.warnings,
-        picture=draw_picture(graph, _confidence_of_nodes(result, missing), filling.node_names),
+        picture=draw_picture(graph, _confidence_of_nodes(result, len(missing)), filling.node_names),
         evaluation=around.evaluation,
     )
 
@@ -126,21 +129,26 @@ def hop_facts(hops: Hops, alpha: float | None) -> tuple[HopFacts, ...]:
     counts = np.zeros(levels + 2, dtype=np.int64)
     for pattern, size in enumerate(sizes):
         counts += size * np.bincount(np.minimum(hops.codes[:, pattern], levels + 1), minlength=levels + 2)
-    confidence = (lambda hop: None) if alpha is None else (lambda hop: float(alpha) ** hop)
+
+    def confidence(hop: int) -> float | None:
+        return None if alpha is None else float(alpha) ** hop
+
     shown = [HopFacts(hop, int(counts[hop]), confidence(hop)) for hop in range(1, levels + 1)]
     if len(shown) > MOST_HOPS:
         rest = sum(one.n_cells for one in shown[MOST_HOPS - 1 :])
-        shown = [*shown[: MOST_HOPS - 1], HopFacts(MOST_HOPS, rest, confidence(MOST_HOPS))]
+        shown = [*shown[: MOST_HOPS - 1], HopFacts(MOST_HOPS, rest, confidence(MOST_HOPS), or_more=True)]
     if counts[-1]:
         shown.append(HopFacts(None, int(counts[-1]), None if alpha is None else 0.0))
     return tuple(shown)
 
 
-def unreachable_mask(result: Imputation) -> Array:
+def _unreachable(result: Imputation, places: Sequence[int] | None) -> Array:
     """Unreachable cells as an array, also where the features were a table."""
     if result._hops is not None:
-        return result._hops.unreachable()
-    return np.broadcast_to(result._unreachable_channels, result.shape)
+        found = result._hops.unreachable()
+    else:
+        found = np.broadcast_to(result._unreachable_channels, result.shape)
+    return found if places is None else found[:, list(places)]
 
 
 def _channels(filling: Filling, missing: Array, unreachable: Array) -> tuple[ChannelFacts, ...]:
@@ -192,14 +200,15 @@ def _parameters(parameters: dict[str, Any], result: Imputation) -> dict[str, Any
     return {name: value if isinstance(value, plain) else str(value) for name, value in used.items()}
 
 
-def _confidence_of_nodes(result: Imputation, missing: Array) -> Array:
+def _confidence_of_nodes(result: Imputation, n_nodes: int) -> Array:
     """Mean confidence of the missing cells of each node; NaN where none was missing, or there is no confidence."""
-    n_missing = missing.sum(axis=1)
-    if result._hops is None or result.alpha is None:
-        return np.full(len(missing), np.nan)
-    table = result._hops.confidence_by_code(result.alpha, np.float64)
-    total = np.zeros(len(missing))
-    for channel, pattern in enumerate(result._hops.patterns):
-        codes = np.minimum(result._hops.codes[:, pattern], result._hops.n_levels + 1)
-        total += np.where(missing[:, channel], table[codes], 0.0)
-    return np.divide(total, n_missing, out=np.full(len(missing), np.nan), where=n_missing > 0)
+    total, n_missing = np.zeros(n_nodes), np.zeros(n_nodes)
+    hops = result._hops
+    if hops is not None and result.alpha is not None:
+        table = hops.confidence_by_code(result.alpha, np.float64)
+        sizes = np.bincount(hops.patterns, minlength=hops.codes.shape[1])
+        for pattern, size in enumerate(sizes):
+            codes = np.minimum(hops.codes[:, pattern], hops.n_levels + 1)
+            total += size * np.where(codes > 0, table[codes], 0.0)
+            n_missing += size * (codes > 0)
+    return np.asarray(np.divide(total, n_missing, out=np.full(n_nodes, np.nan), where=n_missing > 0))

@@ -14,6 +14,4 @@ def paint(facts: Facts) -> str:
         loader=jinja.PackageLoader("pcfi.report"), autoescape=True, undefined=jinja.StrictUndefined, trim_blocks=True
     )
     template = environment.get_template("report.html")
-    return str(
-        template.render(facts=facts, sentences=summary(facts), charts=charts(facts), library=chart_library())
-    )
+    return str(template.render(facts=facts, sentences=summary(facts), charts=charts(facts), library=chart_library()))

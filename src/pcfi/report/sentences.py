@@ -36,7 +36,10 @@ def _trust(facts: Facts) -> list[str]:
         return []
     near = sum(one.n_cells for one in reached if one.hops == 1)
     far = max((one.hops or 0 for one in reached if one.n_cells), default=0)
-    text = f"{near / total:.0%} of the cells that could be reached are one hop from a known value; the farthest are {counted(far, 'hop')} away"
+    text = (
+        f"{near / total:.0%} of the cells that could be reached are one hop from a known value; the farthest are "
+        f"{counted(far, 'hop')} away"
+    )
     if all(one.confidence is not None for one in reached):
         mean = sum(one.n_cells * (one.confidence or 0.0) for one in reached) / total
         text += f", and the confidence is {mean:.2f} on average"
@@ -48,8 +51,8 @@ def _unreachable(facts: Facts) -> list[str]:
         return ["Every missing cell could be reached from a known one."] if facts.hops else []
     channels = [channel for channel in facts.channels if channel.n_unreachable]
     return [
-        f"{counted(facts.n_unreachable, 'missing cell')} in {counted(len(channels), 'channel')} could not be reached from "
-        "any known cell: what they hold is no estimate, and their confidence is 0."
+        f"{counted(facts.n_unreachable, 'missing cell')} in {counted(len(channels), 'channel')} could not be reached "
+        "from any known cell: what they hold is no estimate, and their confidence is 0."
     ]
 
 
