@@ -3,7 +3,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-BENCHMARKS := against_pyg against_pseudocode settled_against_fixed large_graphs growth limit node_order hops first_call
+BENCHMARKS := against_pyg against_pseudocode settled_against_fixed large_graphs growth limit node_order hops \
+	first_call training tabular tabular_held_out tabular_settings neighbor_search
+
+# A copy of the paper's data sets, when they lie beside the repository; else they are downloaded when needed.
+SHARED := $(wildcard ../shared/data)
+ifneq ($(SHARED),)
+export PCFI_DATA ?= $(CURDIR)/.data
+DATA := .data
+endif
 
 .PHONY: help demo test check format bench docs clean
 
@@ -21,6 +29,10 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
 	touch $@
 
+.data:
+	cp -r $(SHARED) $@
+	chmod -R u+w $@
+
 demo: $(READY)
 	$(BIN)/pcfi demo
 
@@ -30,7 +42,7 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: check
+test: check $(DATA)
 	$(BIN)/python -m pytest
 
 format: $(READY)
@@ -39,12 +51,14 @@ format: $(READY)
 
 docs: $(READY)
 	$(BIN)/python docs/pictures.py
+	$(BIN)/python docs/reproduce.py
+	$(BIN)/python docs/marker_genes.py
 	$(BIN)/python docs/examples.py
 
-bench: $(READY)
+bench: $(READY) $(DATA)
 	for script in $(BENCHMARKS); do $(BIN)/python benchmarks/$$script.py || exit 1; done
 	$(BIN)/python benchmarks/tables.py
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis demo.png demo.html
+	rm -rf $(VENV) .data .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis demo.png demo.html
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

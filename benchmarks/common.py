@@ -23,19 +23,17 @@ warnings.simplefilter("ignore")
 
 
 def load(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Features and edge index of the largest connected component, through PyG's loaders."""
-    from torch_geometric.datasets import Amazon, Planetoid
-    from torch_geometric.transforms import LargestConnectedComponents
+    """Features and edge index of the largest connected component; from a copy of the folder beside the repo if any."""
+    from pcfi.experiments import datasets
 
-    folder = os.environ.get("PCFI_DATA")
-    if folder is None:
-        folder = str(Path(tempfile.gettempdir()) / "pcfi-data")
-        shared = ROOT.parent / "shared" / "data"
-        if shared.exists() and not Path(folder).exists():
-            shutil.copytree(shared, folder)
-    kind = Planetoid if name in ("Cora", "CiteSeer", "PubMed") else Amazon
-    data = LargestConnectedComponents()(kind(folder, name)[0])
-    return data.x.numpy(), data.edge_index.numpy()
+    shared = ROOT.parent / "shared" / "data"
+    if "PCFI_DATA" not in os.environ and shared.exists():
+        copy = Path(tempfile.gettempdir()) / "pcfi-data"
+        if not copy.exists():
+            shutil.copytree(shared, copy)
+        os.environ["PCFI_DATA"] = str(copy)
+    data = datasets.load(name)
+    return data.features, data.edges
 
 
 def hide(features: np.ndarray, kind: str, rate: float, seed: int = 0) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 import argparse
 import time
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,8 @@ from common import answer
 from torch import nn
 from torch_geometric.nn import GCNConv
 
-from pcfi.experiments.runs import Run
 from pcfi.experiments.learning.tasks import constant_features, learn
+from pcfi.experiments.runs import Run
 from pcfi.experiments.setting import Setting, make_setting
 from pcfi.experiments.systems import system
 
@@ -21,8 +22,7 @@ class Peer(nn.Module):
 
     def __init__(self, widths: list[int]) -> None:
         super().__init__()
-        pairs = zip(widths[:-1], widths[1:], strict=True)
-        self.layers = nn.ModuleList(GCNConv(n_in, n_out, cached=True) for n_in, n_out in pairs)
+        self.layers = nn.ModuleList(GCNConv(n_in, n_out, cached=True) for n_in, n_out in pairwise(widths))
 
     def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
         for layer in self.layers[:-1]:

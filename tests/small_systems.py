@@ -39,8 +39,10 @@ def run_out() -> None:
     np.ones(1 << 48)
 
 
+KEPT: list[np.ndarray] = []
 TROUBLE = {
     "none": lambda: None,
+    "keeps memory": lambda: KEPT.append(np.ones(30_000_000)),
     "error": raise_error,
     "memory error": run_out,
     "fills memory": fill_memory,

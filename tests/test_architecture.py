@@ -41,6 +41,7 @@ PUBLIC = {
 def test_public_names_are_frozen():
     assert set(pcfi.__all__) == PUBLIC
     assert all(hasattr(pcfi, name) for name in PUBLIC)
+    assert set(dir(pcfi)) >= {"PCFI", "anndata", "frames", "networkx"}
 
 
 def test_import_loads_numpy_and_nothing_heavier():
@@ -57,11 +58,36 @@ def test_import_loads_numpy_and_nothing_heavier():
         "torch",
         "torch_geometric",
         "pandas",
+        "polars",
+        "pyarrow",
+        "narwhals",
+        "anndata",
         "sklearn",
         "matplotlib",
         "networkx",
     }
     assert not loaded & heavy
+
+
+def test_faces_are_loaded_when_asked_for_and_fail_kindly():
+    code = """
+import importlib.abc, sys, pcfi
+
+class Absent(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name == "torch_geometric":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+assert pcfi.pyg.ImputeFeatures.__name__ == "ImputeFeatures" if len(sys.argv) == 1 else True
+if len(sys.argv) > 1:
+    sys.meta_path.insert(0, Absent())
+    pcfi.pyg
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    refused = subprocess.run([sys.executable, "-c", code, "absent"], capture_output=True, text=True, check=False)
+    assert refused.stderr.strip().endswith(
+        'ModuleNotFoundError: pcfi.pyg needs PyTorch Geometric: pip install "pcfi[pyg]"'
+    )
 
 
 def test_every_error_is_a_value_error_or_a_type_error():
@@ -95,7 +121,19 @@ def documented_defaults(text: str) -> dict[str, str]:
     return {name: default for names, default in lines for name in names.split(", ")}
 
 
-@pytest.mark.parametrize("documented", [pcfi.impute, pcfi.prepare_graph, pcfi.FixedSteps, pcfi.UntilSettled])
+DOCUMENTED = [
+    pcfi.impute,
+    pcfi.prepare_graph,
+    pcfi.FixedSteps,
+    pcfi.UntilSettled,
+    pcfi.PCFI,
+    pcfi.frames.impute,
+    pcfi.networkx.impute,
+    pcfi.anndata.impute,
+]
+
+
+@pytest.mark.parametrize("documented", DOCUMENTED, ids=lambda documented: f"{documented.__module__}")
 def test_documented_defaults_are_those_of_the_signature(documented):
     stated = documented_defaults(documented.__doc__)
     actual = {

@@ -194,7 +194,9 @@ def test_bad_graphs_get_a_clear_error(case):
 
 @pytest.mark.parametrize("graph", ["edges.csv", {0: [1]}, 5, None, object()])
 def test_an_unknown_graph_type_is_told_the_known_ones(graph):
-    with pytest.raises(pcfi.UnsupportedTypeError, match=r"scipy sparse adjacency .* edge index .*prepare_graph"):
+    with pytest.raises(
+        pcfi.UnsupportedTypeError, match=r"scipy or torch sparse adjacency .* edge index .*prepare_graph"
+    ):
         pcfi.impute(FEATURES, graph)
 
 

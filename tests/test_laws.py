@@ -1,20 +1,25 @@
-"""The laws of STYLE, habit 14, over every method, solver and dtype, each where it is true."""
+"""The laws of STYLE, habit 14, over every method, solver, dtype, engine and face, each where it is true."""
 
 import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pcfi
+from faces import FACES
 from random_problems import RandomProblem, numba_threads, problems
 
 METHODS = ["pcfi", "fp", "neighbors", "mean", "zero"]
 SOLVERS = [pcfi.FixedSteps(9), pcfi.UntilSettled(1e-9, max_steps=5000), pcfi.UntilSettled(max_steps=5000)]
 
+# numpy and the engine for devices compute, the other faces translate
+faces = st.sampled_from(["numpy", "numpy", "device_tensor", "cpu_tensor", "pyg"])
+
 options = st.fixed_dictionaries(
     {
+        "face": faces,
         "method": st.sampled_from(METHODS),
         "solver": st.sampled_from(SOLVERS),
         "alpha": st.sampled_from([0.05, 0.5, 0.9, 1.0]),
@@ -23,14 +28,18 @@ options = st.fixed_dictionaries(
         "self_loops": st.booleans(),
     }
 )
-settled = st.fixed_dictionaries({"alpha": st.sampled_from([0.05, 0.5, 0.9, 1.0])})
+settled = st.fixed_dictionaries({"face": faces, "alpha": st.sampled_from([0.05, 0.5, 0.9, 1.0])})
 TIGHT = {"beta": 0.0, "solver": pcfi.UntilSettled(1e-11, max_steps=20_000)}
 
 
-def run(problem: RandomProblem, features=None, graph=None, **chosen):
+def law(*strategies):
+    return lambda test: settings(max_examples=200)(given(*strategies)(test))
+
+
+def run(problem: RandomProblem, features=None, graph=None, face="numpy", **chosen):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pcfi.UnreachableWarning)
-        return pcfi.impute(
+        return FACES[face](
             problem.masked if features is None else features,
             problem.graph if graph is None else graph,
             directed=problem.directed,
@@ -38,7 +47,7 @@ def run(problem: RandomProblem, features=None, graph=None, **chosen):
         )
 
 
-@given(problems(), options)
+@law(problems(), options)
 def test_known_cells_survive_bit_for_bit(problem, chosen):
     features = problem.masked
     features[problem.known & (np.abs(features) < 0.3)] = -0.0
@@ -46,7 +55,7 @@ def test_known_cells_survive_bit_for_bit(problem, chosen):
     assert result.values[problem.known].tobytes() == features[problem.known].tobytes()
 
 
-@given(problems(), options)
+@law(problems(), options)
 def test_input_is_untouched_and_no_nan_is_left(problem, chosen):
     features, known, edges = problem.masked, problem.known.copy(), problem.edge_index.copy()
     weights = None if problem.weights is None else problem.weights.copy()
@@ -63,7 +72,7 @@ def test_input_is_untouched_and_no_nan_is_left(problem, chosen):
     assert not np.shares_memory(result.values, features)
 
 
-@given(problems(), options)
+@law(problems(), options)
 def test_what_stands_in_a_missing_cell_is_ignored(problem, chosen):
     by_nan = run(problem, **chosen)
     with_rubbish = np.where(problem.known, problem.features, problem.features.dtype.type(1e30))
@@ -72,7 +81,7 @@ def test_what_stands_in_a_missing_cell_is_ignored(problem, chosen):
     assert by_nan.values.tobytes() == by_mask.values.tobytes()
 
 
-@given(problems(), options)
+@law(problems(), options)
 def test_the_same_call_gives_the_same_bits(problem, chosen):
     assert run(problem, **chosen).values.tobytes() == run(problem, **chosen).values.tobytes()
 
@@ -82,7 +91,7 @@ def tolerance_of(problem: RandomProblem, chosen: dict) -> float:
     return 0.1 if loose else 3e-4 if problem.features.dtype == np.float32 else 1e-5
 
 
-@given(problems(), options, st.integers(0, 2**32 - 1))
+@law(problems(), options, st.integers(0, 2**32 - 1))
 def test_node_order_does_not_matter(problem, chosen, seed):
     order = np.random.default_rng(seed).permutation(len(problem.features))
     place = np.argsort(order)
@@ -92,7 +101,7 @@ def test_node_order_does_not_matter(problem, chosen, seed):
     np.testing.assert_allclose(moved.values, run(problem, **chosen).values[order], atol=tolerance_of(problem, chosen))
 
 
-@given(problems(), options, st.integers(0, 2**32 - 1))
+@law(problems(), options, st.integers(0, 2**32 - 1))
 def test_channel_order_does_not_matter(problem, chosen, seed):
     order = np.random.default_rng(seed).permutation(problem.features.shape[1])
     moved = run(problem, problem.masked[:, order], **chosen)
@@ -101,7 +110,7 @@ def test_channel_order_does_not_matter(problem, chosen, seed):
     )
 
 
-@given(problems(), options)
+@law(problems(), options)
 def test_grouping_channels_into_patterns_does_not_matter(problem, chosen):
     chosen = {**chosen, "beta": 0.0}
     whole = run(problem, **chosen).values
@@ -109,7 +118,7 @@ def test_grouping_channels_into_patterns_does_not_matter(problem, chosen):
     np.testing.assert_allclose(whole, np.concatenate(one_by_one, axis=1), atol=tolerance_of(problem, chosen))
 
 
-@given(problems(), settled, st.floats(-1e3, 1e3), st.floats(1e-3, 1e3))
+@law(problems(), settled, st.floats(-1e3, 1e3), st.floats(1e-3, 1e3))
 def test_settled_diffusion_follows_the_channels_unit(problem, chosen, shift, scale):
     plain = run(problem, **chosen, **TIGHT, unreachable="mean").values.astype(np.float64)
     features = (problem.masked.astype(np.float64) * scale + shift).astype(problem.features.dtype)
@@ -121,7 +130,7 @@ def test_settled_diffusion_follows_the_channels_unit(problem, chosen, shift, sca
     np.testing.assert_allclose(moved, expected, atol=max(1e-7 * scale, 8 * eps * size))
 
 
-@given(problems(), settled)
+@law(problems(), settled)
 def test_settled_values_stay_within_the_known_range(problem, chosen):
     result = run(problem, **chosen, beta=0.0, unreachable="mean")
     for d in np.flatnonzero(problem.known.any(axis=0)):
@@ -130,7 +139,7 @@ def test_settled_values_stay_within_the_known_range(problem, chosen):
         assert result.values[:, d].max() <= known.max()
 
 
-@given(problems(), settled, st.floats(-1e6, 1e6, width=32))
+@law(problems(), settled, st.floats(-1e6, 1e6, width=32))
 def test_a_constant_channel_stays_constant(problem, chosen, constant):
     features = np.where(problem.known, problem.features.dtype.type(constant), np.nan).astype(problem.features.dtype)
     result = run(problem, features, **chosen, beta=0.5)
@@ -138,16 +147,16 @@ def test_a_constant_channel_stays_constant(problem, chosen, constant):
     np.testing.assert_array_equal(result.values[:, some], problem.features.dtype.type(constant))
 
 
-@given(problems(), st.sampled_from(["pcfi", "fp"]), st.integers(-20, 20))
-def test_fixed_steps_scale_with_the_channels_together(problem, method, exponent):
-    chosen = {"method": method, "solver": pcfi.FixedSteps(6), "beta": 0.3}
+@law(problems(), st.sampled_from(["pcfi", "fp"]), st.integers(-20, 20), faces)
+def test_fixed_steps_scale_with_the_channels_together(problem, method, exponent, face):
+    chosen = {"face": face, "method": method, "solver": pcfi.FixedSteps(6), "beta": 0.3}
     scale = problem.features.dtype.type(2.0**exponent)
     plain = run(problem, **chosen).values
     scaled = run(problem, problem.masked * scale, **chosen).values
     np.testing.assert_allclose(scaled, plain * scale, rtol=1e-4, atol=1e-6 * float(scale))
 
 
-@given(problems(), options)
+@law(problems(), options)
 def test_confidence_and_hops_tell_the_same_story(problem, chosen):
     result = run(problem, **chosen)
     if chosen["method"] in ("neighbors", "mean", "zero"):

@@ -112,6 +112,20 @@ def test_the_heatmap_spans_the_papers_grid():
     assert cells[0].runs[0].key in {run.key for cell in plan("search")[0].cells for run in cell.runs}
 
 
+def test_a_grid_replaces_the_searchs_and_keeps_the_heatmaps_axes():
+    selection = Selection(
+        grid={"alpha": (0.5,)}, splits=1, tasks=("links",), systems=("pcfi",), missing=("structural",)
+    )
+    assert [cell.axis["alpha"] for cell in plan("heatmap", selection)[0].cells] == [0.5] * 7
+    assert all(len(cell.candidates) == 1 for cell in plan("search", selection)[0].cells)
+
+
+def test_whole_numbers_do_not_make_another_run():
+    whole, broken = (plan("heatmap", Selection(grid={"alpha": [one], "beta": [one]}))[0] for one in (1, 1.0))
+    assert whole.runs == broken.runs
+    assert whole.runs[0].key == broken.runs[0].key
+
+
 def test_all_is_every_plan_but_the_search():
     assert {one.name for one in plan("all")} == set(PLANS) - {"all", "search"}
 

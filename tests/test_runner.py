@@ -68,6 +68,16 @@ def test_a_run_that_holds_more_than_its_memory_is_ended_and_the_next_one_runs():
     assert second.status == "done"
 
 
+def test_a_worker_that_has_grown_large_is_replaced():
+    limit = Resources(jobs=1, memory_mb=800)
+    records = list(run_all([asked(0), asked(1, trouble="keeps memory"), asked(2), asked(3)], power_iteration, limit))
+    assert all(record.done for record in records)
+    first, large, third, last = (record.details["process"] for record in records)
+    assert first == large != third == last
+    assert records[1].peak_mb > records[0].peak_mb + 100
+    assert records[2].peak_mb < records[1].peak_mb - 100
+
+
 def test_two_jobs_work_at_the_same_time():
     runs = [asked(seed, seconds=1.0) for seed in range(2)]
     started = None

@@ -50,7 +50,8 @@ __all__ = [
 ]
 
 
-_LAZY = {"PCFI": "estimator", "anndata": "anndata", "frames": "frames", "networkx": "networkx"}
+# what needs an optional dependency, or is not needed by everyone: loaded when first asked for
+_LAZY = {"PCFI": "estimator", "anndata": "anndata", "frames": "frames", "networkx": "networkx", "pyg": "pyg"}
 
 
 def __getattr__(name: str) -> Any:
@@ -58,7 +59,7 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("pcfi")
-    if name in _LAZY:  # what needs an optional dependency, or is not needed by everyone
+    if name in _LAZY:
         module = import_module(f"pcfi.{_LAZY[name]}")
         return module if name == _LAZY[name] else getattr(module, name)
     raise AttributeError(f"module 'pcfi' has no attribute {name!r}")

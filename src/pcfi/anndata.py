@@ -26,6 +26,7 @@ def impute(
     zeros_missing: bool = False,
     key_added: str = "pcfi",
     copy: bool = False,
+    beta: float = 0.0,
     **options: Any,
 ) -> Any:
     """Fill missing values of cells from similar cells, into new layers.
@@ -49,8 +50,11 @@ def impute(
         status).
     copy : bool, default=False
         Whether to return a copy with the layers added, instead of adding them to `adata`.
+    beta : float, default=0.0
+        How strongly genes share with each other. What a gene receives adds up over all others, so with hundreds of
+        genes that go together even 0.1 is far too much; hence none by default.
     **options
-        Further parameters of `pcfi.impute`, such as `alpha`, `beta` and `standardize`.
+        Further parameters of `pcfi.impute`, such as `alpha`.
 
     Returns
     -------
@@ -74,7 +78,7 @@ def impute(
     _check_memory(adata, matrix, chosen)
     part = _dense(matrix if chosen is None else matrix[:, chosen])
     known = (part != 0) & ~np.isnan(part) if zeros_missing else None
-    result = impute_features(part, graph, known=known, **options)
+    result = impute_features(part, graph, known=known, beta=beta, **options)
     if result.n_missing == 0:
         where = "X" if layer is None else f"layers[{layer!r}]"
         warnings.warn(
@@ -142,16 +146,21 @@ def _check_memory(adata: Any, matrix: Any, chosen: Array | None) -> None:
     n_genes = adata.n_vars if chosen is None else len(chosen)
     wide = 4 if matrix.dtype == np.float32 else 8
     needed = adata.n_obs * n_genes * (3 * wide + 2)
-    try:
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # not every system tells
-        return
+    free = _free_memory()
     if needed > free:
         raise FeatureError(
             f"{counted(n_genes, 'gene')} of {counted(adata.n_obs, 'cell')} would take about {needed / 1e9:.1f} GB, but "
             f"{free / 1e9:.1f} GB of memory are free: choose fewer with genes=, such as "
             "adata.var_names[adata.var['highly_variable']]"
         )
+
+
+def _free_memory() -> float:
+    """In bytes; unlimited where the system does not tell."""
+    try:
+        return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, ValueError, OSError):
+        return float("inf")
 
 
 def _dense(matrix: Any) -> Array:

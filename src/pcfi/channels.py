@@ -58,10 +58,11 @@ def share(values: Array, hops: Hops, active: Array, units: Array, sharing: Shari
                 part = stage.deviations(rows, stage.confidence, np.ones_like(units))
                 finite = stage.correct(rows, part @ mixing) and finite
                 advance(len(part))
-    _refuse_non_finite(finite)
+    refuse_non_finite(finite)
 
 
-def _refuse_non_finite(finite: bool) -> None:
+def refuse_non_finite(finite: bool) -> None:
+    """Raise if a refined value is not finite."""
     if not finite:
         raise DivergenceError(
             "sharing between channels left the finite numbers: beta is too large, or the channels differ too much in "
@@ -182,7 +183,7 @@ def share_factored(out: Array, hops: Hops, factors: Factors, units: Array, shari
         with np.errstate(over="ignore", invalid="ignore"):
             values = (known + weight * received).astype(influence.dtype)
             shift = (factors.shift - weight * (mean @ received)).astype(influence.dtype)
-        _refuse_non_finite(bool(np.isfinite(values).all() and np.isfinite(shift).all()))
+        refuse_non_finite(bool(np.isfinite(values).all() and np.isfinite(shift).all()))
         place(unbounded, rows[ends[level - 1] : ends[level]], values, shift, out)
 
 

@@ -51,7 +51,7 @@ class PCFI(TransformerMixin, BaseEstimator):
         Confidence in a value falls by this factor with every hop, see `pcfi.impute`.
     beta : float, default=0.0
         How strongly columns share what they know with each other. 0: not at all, which is safe for tables with any
-        number of columns; on tables of some ten columns 0.01 to 0.1 does a little better.
+        number of columns; with some ten columns 0.01 may do a little better.
     solver : FixedSteps or UntilSettled, default=None
         None: `UntilSettled()`.
     standardize : bool, default=True

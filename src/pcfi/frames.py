@@ -42,8 +42,10 @@ def impute(
     categorical : list of str, default=()
         Further columns to fill, of categories: each category becomes a channel of its own, and a missing cell gets the
         category with the largest share.
-    source, target : str, default="source", default="target"
-        Columns of `edges` with the ids of both ends.
+    source : str, default="source"
+        Column of `edges` with the ids of the nodes where edges begin.
+    target : str, default="target"
+        Column of `edges` with the ids of the nodes where edges end.
     weight : str, default="weight"
         Column of `edges` with the weights, if there is one. None: all edges count 1.
     unknown_ids : {"error", "drop"}, default="error"

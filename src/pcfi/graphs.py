@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pcfi import tensors
 from pcfi.errors import GraphError, ParameterError, UnsupportedTypeError
 from pcfi.ids import Ids, is_frame, read_edges
 
@@ -17,8 +18,8 @@ GraphLike = Any
 Array = npt.NDArray[Any]
 
 _KNOWN_TYPES = (
-    "a scipy sparse adjacency (N x N), an integer edge index of shape (2, E), a pair (edge_index, weights), a table of "
-    "edges, a networkx graph, or a graph from pcfi.prepare_graph"
+    "a scipy or torch sparse adjacency (N x N), an integer edge index of shape (2, E), a pair (edge_index, weights), "
+    "a table of edges, a networkx graph, a graph of PyTorch Geometric, or a graph from pcfi.prepare_graph"
 )
 _LARGEST_NODE = np.iinfo(np.int32).max
 
@@ -98,7 +99,7 @@ def prepare_graph(graph: GraphLike, n_nodes: int | None = None, *, directed: boo
 
     Parameters
     ----------
-    graph : scipy sparse matrix or array, (2, E) edge index, (edge_index, weights), edge table, networkx graph, or Graph
+    graph : sparse adjacency, (2, E) edge index, (edge_index, weights), edge table, networkx graph, PyG Data, or Graph
         In an adjacency matrix, entry (i, j) is an edge from i to j; in an edge index, column e is an edge from
         `edge_index[0, e]` to `edge_index[1, e]` (a list of two pairs is read so, too: two rows, not two edges).
         Weights are similarities (>= 0), not distances. A table of edges (pandas, polars, pyarrow) has columns "source",
@@ -130,10 +131,13 @@ def read_graph(graph: GraphLike, n_nodes: int | None, wanted: str, *, directed: 
         raise ParameterError(f"directed must be True or False, got {directed!r}")
     if isinstance(graph, Graph):
         return _check_prepared(graph, n_nodes, wanted, directed)
+    return _build(*_read(graph, n_nodes, wanted), directed)
+
+
+def _read(graph: GraphLike, n_nodes: int | None, wanted: str) -> "_Edges":
     for recognises, read in _READERS:
         if recognises(graph):
-            source, target, weights, size = read(graph, n_nodes, wanted)
-            return _build(source, target, weights, size, directed)
+            return read(graph, n_nodes, wanted)
     name = f"{type(graph).__module__}.{type(graph).__qualname__}"
     raise UnsupportedTypeError(f"graph is a {name}, which pcfi does not know: pass {_KNOWN_TYPES}")
 
@@ -180,6 +184,10 @@ def _as_csr(matrix: Any) -> Any:
 # Readers: graph -> (source, target, weights or None, number of nodes), checked.
 
 _Edges = tuple[Array, Array, Array | None, int]
+
+
+def _read_tensors(graph: Any, n_nodes: int | None, wanted: str) -> _Edges:
+    return _read(tensors.to_arrays(graph), n_nodes, wanted)
 
 
 def _is_sparse(graph: object) -> bool:
@@ -265,6 +273,7 @@ def _array(value: Any, what: str) -> Array:
 
 
 _READERS: list[tuple[Callable[[Any], bool], Callable[[Any, int | None, str], _Edges]]] = [
+    (tensors.holds_tensors, _read_tensors),
     (_is_sparse, _read_sparse),
     (_is_weighted_pair, _read_weighted_pair),
     (_is_array, _read_edge_index),

@@ -63,7 +63,7 @@ class Ids:
         if column is None and "id" in frame.columns:
             column = "id"
         if column is not None and column in frame.columns:
-            ids = Ids(frame[column], column, f"the column {column!r}")
+            ids = Ids(frame.get_column(column), column, f"the column {column!r}")
         elif column is not None and (index is None or column not in index.names):
             raise ParameterError(f"id must be a column of the nodes, got {column!r}: it has {_listed(frame.columns)}")
         elif index is not None:
@@ -187,7 +187,7 @@ def read_edges(
                 f"the edge table has no column {column!r}, only {_listed(frame.columns)}: name the one that holds the "
                 f"{name} of an edge, pcfi.frames.impute(nodes, edges, {name}=...)"
             )
-    ends = np.stack([ids.rows(frame[name], f"the edge column {name!r}") for name in (source, target)])
+    ends = np.stack([ids.rows(frame.get_column(name), f"the edge column {name!r}") for name in (source, target)])
     known: Array = np.logical_and(ends[0] >= 0, ends[1] >= 0)
     if not known.all() and unknown_ids == "error":
         _refuse_unknown(frame, (source, target), ends, ids)
@@ -197,7 +197,7 @@ def read_edges(
 def _refuse_unknown(frame: Any, columns: tuple[str, str], ends: Array, ids: Ids) -> None:
     edges = np.flatnonzero((ends < 0).any(axis=0))
     several = edges[: 2 * SHOWN].tolist()
-    pairs = zip(*(frame[name][several].to_list() for name in columns), strict=True)
+    pairs = zip(*(frame.get_column(name)[several].to_list() for name in columns), strict=True)
     names = [
         name
         for edge, pair in zip(several, pairs, strict=True)
@@ -217,7 +217,7 @@ def _read_weights(frame: Any, weight: str | None, known: Array) -> Array | None:
         return None
     if weight not in frame.columns:
         raise GraphError(f"the edge table has no column {weight!r}, only {_listed(frame.columns)}: name one, or None")
-    dtype = frame[weight].dtype
+    dtype = frame.get_column(weight).dtype
     if not (dtype.is_numeric() or dtype == narwhals().Boolean):
         raise GraphError(f"edge weights must be real numbers, but the column {weight!r} holds {dtype}")
-    return np.asarray(frame[weight].cast(narwhals().Float64).to_numpy())[known]
+    return np.asarray(frame.get_column(weight).cast(narwhals().Float64).to_numpy())[known]

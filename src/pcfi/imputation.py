@@ -8,15 +8,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pcfi.channels import Sharing, share, share_factored
-from pcfi.diffusion import Outcome, confidence_weighting, degree_weighting, diffuse, varies
-from pcfi.errors import NotSettledWarning, UnreachableError, UnreachableWarning, counted
+from pcfi.diffusion import Outcome, confidence_weighting, degree_weighting, varies
+from pcfi.engines import Engine, engine_of
+from pcfi.errors import (
+    DivergenceError,
+    NotSettledWarning,
+    PcfiWarning,
+    UnreachableError,
+    UnreachableWarning,
+    counted,
+)
 from pcfi.graphs import GraphLike
-from pcfi.hops import Hops, count_hops
+from pcfi.hops import Hops
 from pcfi.memory import refuse_if_too_large
-from pcfi.neighbors import fill_from_neighbors
 from pcfi.parameters import Settings
-from pcfi.problem import SMALL, Problem, read_problem
+from pcfi.problem import Problem, read_problem
 from pcfi.progress import compile_notice
 from pcfi.result import Imputation
 from pcfi.solvers import FixedSteps, Solver, UntilSettled
@@ -53,10 +59,11 @@ def impute(
     Parameters
     ----------
     features : array of shape (n_nodes, n_channels)
-        numpy (float32, float64; integers are all known), nested lists, scipy sparse together with `known`, or a
-        table of pandas, polars or pyarrow, whose columns of numbers are the channels (`pcfi.frames.impute` has the
-        details). NaN (in a table, null too) is missing unless `known` is given.
-    graph : scipy sparse adjacency, (2, E) edge index, (edge_index, weights), edge table, networkx graph, or Graph
+        numpy (float32, float64; integers are all known), nested lists, torch tensors, scipy sparse together with
+        `known`, or a table of pandas, polars or pyarrow, whose columns of numbers are the channels
+        (`pcfi.frames.impute` has the details). NaN (in a table, null too) is missing unless `known` is given. Tensors
+        come back as tensors, detached, on their device; those on the CPU are read without a copy.
+    graph : sparse adjacency, (2, E) edge index, (edge_index, weights), edge table, networkx graph, PyG Data, or Graph
         See `prepare_graph`. An edge table or a networkx graph names the nodes of a node table by their ids.
     method : {"pcfi", "fp", "neighbors", "mean", "zero"}, default="pcfi"
         PCFI; Feature Propagation; the mean of the known neighbours (the channel's mean where there is none); the
@@ -113,75 +120,66 @@ def impute(
         self_loops=self_loops,
         progress=progress,
     )
-    problem = read_problem(features, graph, known, directed=settings.directed)
+    result, notices = complete(read_problem(features, graph, known, directed=settings.directed), settings)
+    for notice in notices:
+        warnings.warn(notice, stacklevel=2)
+    return result
+
+
+def complete(problem: Problem, settings: Settings) -> tuple[Imputation, list[PcfiWarning]]:
+    """Fill a checked problem; returns the result and the warnings that the caller should hear."""
+    engine = engine_of(problem)
     if problem.n_missing == 0:
         hops = Hops.of_known(*problem.values.shape) if settings.method in ("pcfi", "fp") else None
-        return _report(problem, settings, Filled(problem.values.copy(), hops=hops), "Nothing was missing.")
+        filled = Filled(engine.start(problem, problem.channels.mean), hops=hops)
+        return _report(problem, settings, filled, "Nothing was missing.")
     refuse_if_too_large(problem, settings)
     with compile_notice(show=settings.progress):
-        filled = FILLS[settings.method](problem, settings)
+        filled = FILLS[settings.method](problem, settings, engine)
     return _report(problem, settings, filled, _status(settings, filled, problem.n_missing))
 
 
-def _pcfi(problem: Problem, settings: Settings) -> Filled:
-    hops = _hops(problem, settings)
-    out = _start(problem)
+def _pcfi(problem: Problem, settings: Settings, engine: Engine) -> Filled:
+    hops = _hops(problem, settings, engine)
+    out = engine.start(problem, problem.channels.mean)
     weighting = confidence_weighting(problem.graph, hops, settings.alpha)
     shares = settings.beta > 0 and settings.alpha < 1
     sharers = np.flatnonzero(varies(problem, weighting, settings.solver) & shares)
-    outcome, factors = diffuse(
-        problem,
-        hops,
-        weighting,
-        settings.solver,
-        out,
-        self_loops=settings.self_loops,
-        keep_factored=sharers,
-        progress=settings.progress,
-    )
-    sharing = Sharing(settings.alpha, settings.beta, settings.standardize)
-    units = problem.channels.magnitude[sharers]
-    if factors is not None:
-        share_factored(out, hops, factors, units, sharing)
-    elif len(sharers) > 1:
-        share(out, hops, sharers, units, sharing, progress=settings.progress)
-    return Filled(_place_unreachable(problem, settings, hops, out), outcome, hops)
+    outcome, factors = engine.diffuse(problem, hops, weighting, settings, out, sharers)
+    _refuse_divergence(outcome)
+    engine.share(problem, hops, settings, sharers, factors, out)
+    _place_unreachable(problem, settings, engine, hops, out)
+    return Filled(out, outcome, hops)
 
 
-def _feature_propagation(problem: Problem, settings: Settings) -> Filled:
-    hops = _hops(problem, settings)
-    out = _start(problem)
+def _feature_propagation(problem: Problem, settings: Settings, engine: Engine) -> Filled:
+    hops = _hops(problem, settings, engine)
+    out = engine.start(problem, problem.channels.mean)
     weighting = degree_weighting(problem.graph, hops, settings.self_loops)
-    outcome, _ = diffuse(
-        problem,
-        hops,
-        weighting,
-        settings.solver,
-        out,
-        self_loops=settings.self_loops,
-        progress=settings.progress,
-    )
-    return Filled(_place_unreachable(problem, settings, hops, out), outcome, hops)
+    outcome, _ = engine.diffuse(problem, hops, weighting, settings, out, sharers=None)
+    _refuse_divergence(outcome)
+    _place_unreachable(problem, settings, engine, hops, out)
+    return Filled(out, outcome, hops)
 
 
-def _neighbors(problem: Problem, settings: Settings) -> Filled:
-    filled = _mean(problem, settings)
-    fill_from_neighbors(problem, filled.values)
+def _neighbors(problem: Problem, settings: Settings, engine: Engine) -> Filled:
+    filled = _mean(problem, settings, engine)
+    engine.fill_from_neighbors(problem, filled.values)
     return filled
 
 
-def _mean(problem: Problem, settings: Settings) -> Filled:
+def _mean(problem: Problem, settings: Settings, engine: Engine) -> Filled:
     empty = problem.channels.n_known == 0
     _refuse_unreachable(int(empty.sum()) * len(problem.values), problem, settings)
     fill = np.where(empty, _policy_values(problem, settings), problem.channels.mean)
-    return Filled(_start(problem, fill))
+    return Filled(engine.start(problem, fill))
 
 
-def _zero(problem: Problem, _settings: Settings) -> Filled:
-    return Filled(_start(problem, np.zeros(problem.values.shape[1])))
+def _zero(problem: Problem, _settings: Settings, engine: Engine) -> Filled:
+    return Filled(engine.start(problem, np.zeros(problem.values.shape[1])))
 
 
-FILLS: dict[str, Callable[[Problem, Settings], Filled]] = {
+FILLS: dict[str, Callable[[Problem, Settings, Engine], Filled]] = {
     "pcfi": _pcfi,
     "fp": _feature_propagation,
     "neighbors": _neighbors,
@@ -190,34 +188,23 @@ FILLS: dict[str, Callable[[Problem, Settings], Filled]] = {
 }
 
 
-def _hops(problem: Problem, settings: Settings) -> Hops:
-    hops = count_hops(problem, progress=settings.progress)
+def _hops(problem: Problem, settings: Settings, engine: Engine) -> Hops:
+    hops = engine.count_hops(problem, settings)
     _refuse_unreachable(hops.unreachable_cells, problem, settings)
     return hops
 
 
-def _start(problem: Problem, fill: Array | None = None) -> Array:
-    """A new array with the known values, and `fill` (by default the mean) in the missing cells of each channel."""
-    from pcfi._kernels.survey import copy_known
-    from pcfi._kernels.threads import run_rows
-
-    filling = (problem.channels.mean if fill is None else fill).astype(problem.values.dtype)
-    out = np.empty_like(problem.values)
-    run_rows(
-        len(out),
-        lambda first, last: copy_known(problem.values, problem.mask, filling, first, last, out),
-        inline=out.size < SMALL,
-    )
-    return out
+def _refuse_divergence(outcome: Outcome) -> None:
+    if not np.isfinite(outcome.residual):
+        raise DivergenceError(
+            "the diffusion left the finite numbers: the known values or the edge weights span too many magnitudes"
+        )
 
 
-def _place_unreachable(problem: Problem, settings: Settings, hops: Hops, out: Array) -> Array:
+def _place_unreachable(problem: Problem, settings: Settings, engine: Engine, hops: Hops, out: Array) -> None:
     """Put what the policy says into the unreachable cells (they hold the mean until now)."""
     if hops.unreachable_cells and settings.unreachable != "mean":
-        fill = _policy_values(problem, settings).astype(out.dtype)
-        for channel in np.flatnonzero(hops.n_unreachable[hops.patterns]):
-            out[hops.codes[:, hops.patterns[channel]] > hops.n_levels, channel] = fill[channel]
-    return out
+        engine.place_unreachable(hops, _policy_values(problem, settings), out)
 
 
 def _policy_values(problem: Problem, settings: Settings) -> Array:
@@ -258,21 +245,22 @@ def _status(settings: Settings, filled: Filled, n_missing: int) -> str:
     return f"Not settled after {steps}: {further}."
 
 
-def _report(problem: Problem, settings: Settings, filled: Filled, status: str) -> Imputation:
+def _report(problem: Problem, settings: Settings, filled: Filled, status: str) -> tuple[Imputation, list[PcfiWarning]]:
+    notices: list[PcfiWarning] = []
     outcome = filled.outcome or Outcome()
     solver = settings.solver
     converged = isinstance(solver, FixedSteps) or outcome.residual <= solver.rtol
     if not converged:
         advice = "raise max_steps or loosen rtol" + (", or use a smaller alpha" if settings.method == "pcfi" else "")
-        warnings.warn(f"{status} To settle it, {advice}.", NotSettledWarning, stacklevel=3)
+        notices.append(NotSettledWarning(f"{status} To settle it, {advice}."))
     is_pcfi = settings.method == "pcfi"
     empty = (problem.channels.n_known == 0) & (settings.method != "zero") & (problem.n_missing > 0)
     n_unreachable = filled.hops.unreachable_cells if filled.hops is not None else int(empty.sum()) * len(problem.values)
     if n_unreachable:
         filling = {"mean": "their channel's mean (0 if it has none)", "zero": "0", "nan": "NaN"}[settings.unreachable]
         text = _unreachable_text(n_unreachable, problem)
-        warnings.warn(f"{text}; they hold {filling}", UnreachableWarning, stacklevel=3)
-    return Imputation(
+        notices.append(UnreachableWarning(f"{text}; they hold {filling}"))
+    result = Imputation(
         values=problem.restore(filled.values),
         method=settings.method,
         alpha=settings.alpha if is_pcfi else None,
@@ -285,6 +273,8 @@ def _report(problem: Problem, settings: Settings, filled: Filled, status: str) -
         n_unreachable=n_unreachable,
         shape=(problem.values.shape[0], problem.values.shape[1]),
         _hops=filled.hops,
-        _place=problem.place,
         _unreachable_channels=empty,
+        _dtype=problem.dtype,
+        _wrap=problem.wrap,
     )
+    return result, notices

@@ -21,7 +21,7 @@ from pcfi.optional import load
 Array = npt.NDArray[Any]
 
 EXACT_ROWS = 5_000
-APPROXIMATE_ROWS = 30_000  # from here on by pynndescent
+APPROXIMATE_ROWS = 100_000  # from here on by pynndescent, whose compilation takes longer than smaller searches
 CHUNK_CELLS = 1 << 24  # of one array of distances
 FAR = np.float32(1e30)
 LEAST_WEIGHT = 1e-6  # an edge is never lost to underflow
@@ -130,21 +130,17 @@ def filled_neighbors(rows: Array, queries: Array | None, n_neighbors: int, metri
     metric = "euclidean" if metric == "nan_euclidean" else metric
     rows = np.nan_to_num(rows)
     queries = None if queries is None else np.nan_to_num(queries)
-    if len(rows) > APPROXIMATE_ROWS:
-        return _approximate_neighbors(rows, queries, n_neighbors, metric)
+    if queries is None and len(rows) > APPROXIMATE_ROWS:
+        return _approximate_neighbors(rows, n_neighbors, metric)
     neighbors = load("sklearn.neighbors", "a graph of similar rows", "sklearn")
     search = neighbors.NearestNeighbors(n_neighbors=n_neighbors, metric=metric).fit(rows)
     distances, nearest = search.kneighbors(queries)
     return nearest, distances
 
 
-def _approximate_neighbors(rows: Array, queries: Array | None, n_neighbors: int, metric: Any) -> tuple[Array, Array]:
-    pynndescent = load("pynndescent", "a graph of more than 30,000 similar rows", "sklearn")
-    rows = rows.astype(np.float32)
-    index = pynndescent.NNDescent(rows, metric=metric, n_neighbors=n_neighbors + 1, random_state=0)
-    if queries is not None:
-        nearest, distances = index.query(queries.astype(np.float32), k=n_neighbors)
-        return nearest.astype(np.int64), distances.astype(np.float64)
+def _approximate_neighbors(rows: Array, n_neighbors: int, metric: Any) -> tuple[Array, Array]:
+    pynndescent = load("pynndescent", "a graph of so many similar rows", "sklearn")
+    index = pynndescent.NNDescent(rows.astype(np.float32), metric=metric, n_neighbors=n_neighbors + 1, random_state=0)
     nearest, distances = index.neighbor_graph
     # a row is its own nearest, but among duplicates it may stand anywhere, or not at all: drop it, or else the last
     own = nearest == np.arange(len(rows))[:, None]

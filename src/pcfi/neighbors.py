@@ -24,5 +24,10 @@ def fill_from_neighbors(problem: Problem, out: Array) -> None:
         lambda first, last: neighbour_means(links, problem.values, problem.mask, first, last, out),
         inline=len(graph.indices) * out.shape[1] < SMALL,
     )
-    if not all(finite):
+    refuse_non_finite(all(finite))
+
+
+def refuse_non_finite(finite: bool) -> None:
+    """Raise if the mean of some neighbours is not finite."""
+    if not finite:
         raise DivergenceError("the mean of the neighbours left the finite numbers: rescale the features or the weights")

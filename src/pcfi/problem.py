@@ -2,16 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pcfi import tensors
+from pcfi.containers import Container, Restore, open_container
 from pcfi.errors import DivergenceError, FeatureError, UnsupportedTypeError, counted
 from pcfi.graphs import Graph, GraphLike, read_graph
-from pcfi.ids import is_frame
-from pcfi.tables import Table, read_table
 
 Array = npt.NDArray[Any]
 
@@ -65,15 +64,16 @@ class Problem:
     Attributes
     ----------
     values : ndarray of shape (n_nodes, n_channels), float32 or float64
-        The features; what stands in missing cells has no meaning.
-    mask : ndarray of bool
+        The features; what stands in missing cells has no meaning. A tensor if they live on a device that the compiled
+        kernels cannot reach.
+    mask : ndarray of bool, or a tensor beside the features
         True = known. Without rows if NaN decides.
     graph : Graph
     channels : Channels
     restore : callable
         Turns a filled array into what the caller gets.
-    place : callable
-        Puts an array of one number per cell into the caller's kind of container.
+    wrap : callable
+        Puts any other table of the features' shape, such as the confidence, into the caller's container.
     """
 
     values: Array
@@ -81,126 +81,60 @@ class Problem:
     graph: Graph
     channels: Channels
     restore: Callable[[Array], Any]
-    place: Callable[[Array], Any]
+    wrap: Callable[[Array], Any]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Dtype of the values, in numpy's words."""
+        return self.channels.low.dtype
 
     @property
     def n_missing(self) -> int:
         """Number of missing cells."""
-        return int(self.values.size - self.channels.n_known.sum())
+        return int(self.values.shape[0] * self.values.shape[1] - self.channels.n_known.sum())
 
 
 def read_problem(features: Any, graph: GraphLike, known: Any = None, *, directed: bool = False) -> Problem:
     """Check `features`, `known` and `graph`, and put them into a `Problem`."""
-    reading = _open(features, known)
-    values, restore = _read_features(reading.features, reading.known)
-    mask = _read_known(reading.known, values.shape)
-    numbered = reading.number(graph)
+    tensors.check_devices(features, known, graph)
+    container = open_container(features, known)
+    values, restore = _read_features(container)
+    mask = _read_known(container.known, tuple(values.shape))
+    if not isinstance(values, np.ndarray):
+        mask = tensors.beside(values, mask)
+    numbered = container.number(graph)
     prepared = read_graph(numbered, len(values), f"features has {len(values)} rows", directed=directed)
-    return Problem(
-        values, mask, prepared, _survey(values, mask), lambda filled: reading.restore(restore(filled)), reading.place
-    )
+    return Problem(values, mask, prepared, _survey(values, mask), restore, container.wrap)
 
 
-def _as_it_is(given: Any) -> Any:
-    return given
-
-
-class Reading(NamedTuple):
-    """A container of features, opened.
-
-    Attributes
-    ----------
-    features, known : array-like
-        The features, and the known mask or None.
-    restore : callable
-        Turns the filled array into the caller's container.
-    place : callable
-        Puts an array of one number per cell into such a container.
-    number : callable
-        Turns a graph that names nodes as the container does into one that names rows.
-    """
-
-    features: Any
-    known: Any
-    restore: Callable[[Array], Any] = _as_it_is
-    place: Callable[[Array], Any] = _as_it_is
-    number: Callable[[GraphLike], GraphLike] = _as_it_is
-
-
-def _open(features: Any, known: Any) -> Reading:
-    for recognises, read in _READERS:
-        if recognises(features):
-            return read(features, known)
-    return Reading(features, known)
-
-
-def _is_table(features: object) -> bool:
-    return is_frame(features) or isinstance(features, Table)
-
-
-def _read_table(features: Any, known: Any) -> Reading:
-    table = features if isinstance(features, Table) else read_table(features)
-    mask = table.known(known)
-    return Reading(table.values(), mask, partial(table.restore, known=mask), table.place, table.number)
-
-
-_READERS: list[tuple[Callable[[Any], bool], Callable[[Any, Any], Reading]]] = [(_is_table, _read_table)]
-
-
-def _read_features(features: Any, known: Any) -> tuple[Array, Callable[[Array], Any]]:
-    values = _to_array(features, known)
-    if values.ndim != 2:
-        raise FeatureError(
-            f"features must be 2-D (nodes x channels), got shape {values.shape}"
-            + (": for one channel pass features[:, None]" if values.ndim == 1 else "")
-        )
-    if values.shape[0] == 0:
-        raise FeatureError("features has no rows: one row per node is needed")
-    if values.shape[1] == 0:
-        raise FeatureError("features has no channels: there is nothing to fill in")
+def _read_features(container: Container) -> tuple[Array, Restore]:
+    """Values in the dtype of the arithmetic, and the way back of filled values."""
+    values = container.array
+    _check_shape(tuple(values.shape))
+    if not isinstance(values, np.ndarray):
+        return values, container.restore
     dtype = _working_dtype(values.dtype)
     is_half = values.dtype.kind == "f" and values.dtype.itemsize == 2
-    if values.dtype.kind in "iu" and values.dtype.itemsize == 8:
-        _refuse_long_integers(values)
-    return np.ascontiguousarray(values, dtype=dtype), _to_half if is_half else _as_it_is
+    restore = (lambda filled: container.restore(_to_half(filled))) if is_half else container.restore
+    return np.ascontiguousarray(values, dtype=dtype), restore
+
+
+def _check_shape(shape: tuple[int, ...]) -> None:
+    if len(shape) != 2:
+        raise FeatureError(
+            f"features must be 2-D (nodes x channels), got shape {shape}"
+            + (": for one channel pass features[:, None]" if len(shape) == 1 else "")
+        )
+    if shape[0] == 0:
+        raise FeatureError("features has no rows: one row per node is needed")
+    if shape[1] == 0:
+        raise FeatureError("features has no channels: there is nothing to fill in")
 
 
 def _to_half(filled: Array) -> Array:
     if np.nanmax(np.abs(filled), initial=0.0) > np.finfo(np.float16).max:
         raise DivergenceError("a filled value is beyond what float16 holds: pass the features as float32")
     return filled.astype(np.float16)
-
-
-def _refuse_long_integers(values: Array) -> None:
-    if int(values.max()) > 2**53 or int(values.min()) < -(2**53):
-        raise FeatureError(
-            "features holds integers beyond 2^53, which float64 cannot tell apart: subtract an offset or rescale them"
-        )
-
-
-def _to_array(features: Any, known: Any) -> Array:
-    if isinstance(features, np.ma.MaskedArray):
-        raise UnsupportedTypeError(
-            "features is a masked array: pass features.data with known=~np.ma.getmaskarray(features)"
-        )
-    if hasattr(features, "toarray") and hasattr(features, "nnz"):
-        if known is None:
-            raise FeatureError(
-                "features is sparse, which cannot tell missing from zero: pass known= (True = known) as well"
-            )
-        return np.asarray(features.toarray())
-    if not isinstance(features, np.ndarray | list | tuple):
-        name = f"{type(features).__module__}.{type(features).__qualname__}"
-        raise UnsupportedTypeError(
-            f"features is a {name}, which pcfi does not know: pass a numpy array, nested lists, a table of pandas, "
-            "polars or pyarrow, or a scipy sparse matrix together with known="
-        )
-    try:
-        return np.asarray(features)
-    except ValueError as error:
-        raise FeatureError(
-            f"features has rows of different lengths ({error}): every node needs every channel"
-        ) from None
 
 
 def _working_dtype(dtype: np.dtype[Any]) -> npt.DTypeLike:
@@ -216,33 +150,39 @@ def _read_known(known: Any, shape: tuple[int, ...]) -> Array:
         return np.empty((0, 1), dtype=np.bool_)
     if isinstance(known, np.ma.MaskedArray):
         raise UnsupportedTypeError("known is a masked array: pass a plain boolean array, True = known")
+    if tensors.is_tensor(known) and not tensors.stays_on_device(known):
+        known = tensors.to_array(known, "known")
     try:
-        mask = np.asarray(known.toarray() if hasattr(known, "toarray") else known)
+        mask = (
+            known if tensors.is_tensor(known) else np.asarray(known.toarray() if hasattr(known, "toarray") else known)
+        )
     except ValueError:
         raise FeatureError("known has rows of different lengths: it must have the shape of features") from None
-    if mask.dtype != np.bool_:
+    if str(mask.dtype) not in ("bool", "torch.bool"):
         raise FeatureError(
             f"known must be a boolean mask (True = known), got dtype {mask.dtype}: use np.asarray(known, dtype=bool)"
         )
-    if mask.shape != shape:
-        per_node = mask.shape == shape[:1]
+    if tuple(mask.shape) != shape:
+        per_node = tuple(mask.shape) == shape[:1]
         advice = (
             "for whole nodes pass np.broadcast_to(known[:, None], features.shape)" if per_node else "both must agree"
         )
-        raise FeatureError(f"known has shape {mask.shape}, but features has shape {shape}: {advice}")
-    return np.ascontiguousarray(mask)
+        raise FeatureError(f"known has shape {tuple(mask.shape)}, but features has shape {shape}: {advice}")
+    return mask if tensors.is_tensor(mask) else np.ascontiguousarray(mask)
 
 
 def _survey(values: Array, mask: Array) -> Channels:
-    n_known, low, high, total, keys = _facts(values, mask)
+    look = _facts if isinstance(values, np.ndarray) else tensors.survey
+    n_known, low, high, mean, keys = look(values, mask)
     empty = n_known == 0
     low[empty] = high[empty] = 0
-    # a sum that is not finite comes from a NaN said to be known, from infinity, or from huge but finite values
-    if not (np.isfinite(low).all() and np.isfinite(high).all() and np.isfinite(total).all()):
+    # a mean that is not finite comes from a NaN said to be known, or from infinity
+    if not (np.isfinite(low).all() and np.isfinite(high).all() and np.isfinite(mean).all()):
+        if not isinstance(values, np.ndarray):
+            values, mask = tensors.to_array(values, "features"), tensors.to_array(mask, "known")
         _refuse_non_finite(values, mask)
-    mean = np.clip(_means(values, mask, n_known, total), low, high)
     patterns, representatives = _group(keys)
-    return Channels(n_known, low, high, mean, patterns, representatives)
+    return Channels(n_known, low, high, np.clip(mean, low, high), patterns, representatives)
 
 
 def _means(values: Array, mask: Array, n_known: Array, total: Array) -> Array:
@@ -250,11 +190,13 @@ def _means(values: Array, mask: Array, n_known: Array, total: Array) -> Array:
     for channel in np.flatnonzero(~np.isfinite(total)):  # the sum is beyond the largest number, the mean is not
         column = values[:, channel]
         known = mask[:, channel] if len(mask) else ~np.isnan(column)
-        means[channel] = (column[known].astype(np.float64) / n_known[channel]).sum()
+        with np.errstate(invalid="ignore"):
+            means[channel] = (column[known].astype(np.float64) / n_known[channel]).sum()
     return means
 
 
 def _facts(values: Array, mask: Array) -> tuple[Array, ...]:
+    """Known count, range, mean and a key of the known nodes of each channel."""
     from pcfi._kernels.survey import Facts, survey
     from pcfi._kernels.threads import run
 
@@ -272,7 +214,7 @@ def _facts(values: Array, mask: Array) -> tuple[Array, ...]:
 
     starts = range(0, n_channels, CHANNELS_AT_A_TIME)
     run([look_at(start) for start in starts], inline=values.size < SMALL)
-    return tuple(facts)
+    return facts.n_known, facts.low, facts.high, _means(values, mask, facts.n_known, facts.total), facts.key
 
 
 def _group(keys: Array) -> tuple[Array, Array]:

@@ -25,9 +25,9 @@ class Imputation:
 
     Attributes
     ----------
-    values : ndarray of the shape of the features
-        The features with the missing cells filled, in their dtype (integers become float64); known cells are
-        bit-identical to the input.
+    values : array of the shape of the features
+        The features with the missing cells filled, in their container and dtype (integers become float64); known cells
+        are bit-identical to the input.
     method : str
         The method used.
     alpha, beta : float or None
@@ -63,8 +63,9 @@ class Imputation:
     n_unreachable: int
     shape: tuple[int, int]
     _hops: Hops | None = None
-    _place: Callable[[Array], Any] = _as_it_is
     _unreachable_channels: Array = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    _dtype: npt.DTypeLike = np.float64
+    _wrap: Callable[[Array], Any] = _as_it_is
 
     @cached_property
     def hops(self) -> Any:
@@ -73,7 +74,7 @@ class Imputation:
         None for methods that do not search the graph. Kept per pattern, expanded when first asked for. A table, if the
         features were one.
         """
-        return None if self._hops is None else self._place(self._hops.expand())
+        return None if self._hops is None else self._wrap(self._hops.expand())
 
     @cached_property
     def confidence(self) -> Any:
@@ -83,15 +84,14 @@ class Imputation:
         """
         if self._hops is None or self.alpha is None:
             return None
-        dtype = np.float32 if getattr(self.values, "dtype", None) == np.float32 else np.float64
-        return self._place(self._hops.confidence(self.alpha, dtype))
+        return self._wrap(self._hops.confidence(self.alpha, self._dtype))
 
     @cached_property
     def unreachable(self) -> Any:
         """Mask of the cells that no source can reach."""
         if self._hops is not None:
-            return self._place(self._hops.unreachable())
-        return self._place(np.broadcast_to(self._unreachable_channels, self.shape).copy())
+            return self._wrap(self._hops.unreachable())
+        return self._wrap(np.broadcast_to(self._unreachable_channels, self.shape).copy())
 
     def _facts(self) -> list[tuple[str, str]]:
         nodes, channels = self.shape

@@ -64,7 +64,7 @@ class Table:
     def values(self) -> Array:
         """The channels as one array, NaN where missing."""
         frame = narwhals().from_native(self.native, eager_only=True)
-        dtypes = [frame[column.name].dtype for column in self.columns]
+        dtypes = [frame.get_column(column.name).dtype for column in self.columns]
         single = all(dtype == narwhals().Float32 for dtype in dtypes)
         parts = [self._channels(frame, column, np.float32 if single else np.float64) for column in self.columns]
         return np.concatenate(parts, axis=1)
@@ -75,7 +75,7 @@ class Table:
             shares = np.eye(column.width + 1, column.width, dtype=dtype)[column.codes]
             shares[column.missing] = np.nan
             return shares
-        series = frame[column.name]
+        series = frame.get_column(column.name)
         if series.dtype.is_integer():
             _refuse_long_integers(series)
         kind = narwhals().Float32 if dtype == np.float32 else narwhals().Float64
@@ -93,7 +93,7 @@ class Table:
         absent = [column.name for column in self.columns if column.name not in frame.columns]
         if absent:
             raise FeatureError(f"known has no column {absent[0]!r}: it must have the channels of the nodes")
-        return np.stack([frame[column.name].to_numpy() for column in self.columns], axis=1)
+        return np.stack([frame.get_column(column.name).to_numpy() for column in self.columns], axis=1)
 
     def number(self, graph: Any) -> Any:
         """The graph with nodes named by their rows, if it is a table of edges or a networkx graph; else as it is."""
@@ -129,7 +129,7 @@ class Table:
         return frame.with_columns(*replaced).to_native()
 
     def _filled(self, frame: Any, column: Column, part: Array) -> Any:
-        series = frame[column.name]
+        series = frame.get_column(column.name)
         if column.samples is not None:
             rows = np.arange(len(part))
             chosen = column.missing & np.isfinite(part).all(axis=1)
@@ -145,7 +145,7 @@ class Table:
                 return self._new(frame, column.name, _whole(values, series)).cast(series.dtype)
         return self._new(frame, column.name, values.astype(np.float64))
 
-    def place(self, cells: Array) -> Any:
+    def wrap(self, cells: Array) -> Any:
         """A table like this one, with an array of one number per cell in place of the channels."""
         frame = narwhals().from_native(self.native, eager_only=True)
         starts = np.cumsum([0, *(column.width for column in self.columns)])[:-1]
@@ -197,7 +197,8 @@ def read_table(
         )
     chosen = [name for name in frame.columns if name in {*numbers, *categorical}]
     columns = [
-        _category(frame[name]) if name in categorical else Column(name, _missing(frame[name])) for name in chosen
+        _category(frame.get_column(name)) if name in categorical else Column(name, _missing(frame.get_column(name)))
+        for name in chosen
     ]
     return Table(nodes, tuple(columns), ids, bool(round))
 
@@ -220,20 +221,20 @@ def _numbers(frame: Any, ids: Ids, categorical: list[str]) -> list[str]:
     """All columns of numbers but the ids."""
     others = [name for name in frame.columns if name != ids.column and name not in categorical]
     for name in others:
-        _refuse_numbers_as_objects(frame[name])
-    return [name for name in others if _is_number(frame[name].dtype)]
+        _refuse_numbers_as_objects(frame.get_column(name))
+    return [name for name in others if _is_number(frame.get_column(name).dtype)]
 
 
 def _named(frame: Any, ids: Ids, channels: Sequence[str], categorical: list[str]) -> list[str]:
     names = _names(frame, channels, "channels")
     for name in names:
-        _refuse_numbers_as_objects(frame[name])
+        _refuse_numbers_as_objects(frame.get_column(name))
         if name == ids.column:
             raise ParameterError(f"channels names {name!r}, which holds the ids: leave it out, or name another id=")
-        if name not in categorical and not _is_number(frame[name].dtype):
+        if name not in categorical and not _is_number(frame.get_column(name).dtype):
             raise FeatureError(
-                f"the column {name!r} holds {frame[name].dtype}, not numbers: name it in categorical= as well, or "
-                "convert it"
+                f"the column {name!r} holds {frame.get_column(name).dtype}, not numbers: name it in "
+                "categorical= as well, or convert it"
             )
     return names
 
@@ -271,7 +272,7 @@ def _category(series: Any) -> Column:
             f"channel: at most {MOST_CATEGORIES:,} are allowed; is it an id?"
         )
     codes = locate(categories, labels, "categories", "itself")
-    codes[missing] = -1
+    codes = np.where(missing, -1, codes)
     used, rows = np.unique(codes, return_index=True)
     return Column(series.name, missing, codes, rows[used >= 0])
 

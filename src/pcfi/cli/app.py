@@ -56,6 +56,7 @@ app = typer.Typer(
     cls=Commands,
     help="Fill in the missing node features of a graph, and say how far each filled value can be trusted.",
     no_args_is_help=True,
+    rich_markup_mode=None,  # boxes and colours would double the time that --help takes
     pretty_exceptions_enable=False,
     context_settings=_CONTEXT,
 )

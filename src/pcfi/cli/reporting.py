@@ -87,6 +87,8 @@ def _bar(outlook: Outlook, console: Any) -> Iterator[Told]:
 
         def render(self, task: Any) -> Text:
             ends = task.fields["ends"]
+            if task.finished:
+                return Text("done")
             return Text("time left unknown" if ends is None else f"{spoken(max(0, ends - time.monotonic()))} left")
 
     def ends() -> float | None:

@@ -1,6 +1,7 @@
 """`pcfi reproduce`: run the paper's tables and figures, resume, and show ours next to the paper's."""
 
 import signal
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from pcfi.experiments.runner import Resources
 
 
+STORE = Path("results/runs.jsonl")
+
+
 @dataclass(frozen=True)
 class _Work:
     """What was asked for, and with what means."""
@@ -29,19 +33,6 @@ class _Work:
     resources: "Resources"
 
 
-def _listed(names: Any) -> str:
-    return ", ".join(names)
-
-
-What = Annotated[
-    str,
-    typer.Argument(
-        help="One of the names above, or all.",
-        autocompletion=lambda: list(PLANS),
-        metavar="WHAT",
-        show_default=False,
-    ),
-]
 HELP = "\n\n".join(
     [
         "Run any table or figure of the paper, and show ours next to the paper's.",
@@ -49,48 +40,37 @@ HELP = "\n\n".join(
         "\b\n" + "\n".join(f"{name:<15}{one.title}" for name, one in OUTLINES.items()),
     ]
 )
-_CHOICE, _MEANS, _OUTPUT = "What to run (default: as in the paper)", "With what means", "Where results go"
+
+
+def _list(what: str, names: Iterable[str] = (), metavar: str = "NAME ...") -> Any:
+    """An option that takes several values."""
+    return typer.Option(help=f"{what}: {', '.join(names)}." if names else f"{what}.", metavar=metavar)
 
 
 def reproduce(
-    what: What,
-    datasets: Annotated[
-        list[str] | None,
-        typer.Option(help=f"Data sets: {_listed(DATASETS)}, homophily-H-scale-S.", rich_help_panel=_CHOICE),
-    ] = None,
-    systems: Annotated[
-        list[str] | None, typer.Option(help=f"Systems: {_listed(SYSTEMS)}.", rich_help_panel=_CHOICE)
-    ] = None,
-    rates: Annotated[list[float] | None, typer.Option(help="Missing rates.", rich_help_panel=_CHOICE)] = None,
-    missing: Annotated[
-        list[str] | None, typer.Option(help=f"Kinds of missing: {_listed(MASKS)}.", rich_help_panel=_CHOICE)
-    ] = None,
-    tasks: Annotated[list[str] | None, typer.Option(help=f"Tasks: {_listed(TASKS)}.", rich_help_panel=_CHOICE)] = None,
-    splits: Annotated[
-        int | None, typer.Option(help="Number of splits: seeds 0 to SPLITS - 1.", rich_help_panel=_CHOICE)
-    ] = None,
+    what: Annotated[
+        str, typer.Argument(help="One of the names above, or all.", metavar="WHAT", autocompletion=lambda: list(PLANS))
+    ],
+    datasets: Annotated[list[str] | None, _list("Data sets", (*DATASETS, "homophily-H-scale-S"))] = None,
+    systems: Annotated[list[str] | None, _list("Systems", SYSTEMS)] = None,
+    rates: Annotated[list[float] | None, _list("Missing rates", metavar="RATE ...")] = None,
+    missing: Annotated[list[str] | None, _list("Kinds of missing", MASKS)] = None,
+    tasks: Annotated[list[str] | None, _list("Tasks", TASKS)] = None,
+    splits: Annotated[int | None, typer.Option(help="Number of splits: seeds 0 to SPLITS - 1.")] = None,
     fixed: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Parameter of every run that takes it, as in epochs=50.", rich_help_panel=_CHOICE),
+        typer.Option("--set", help="Parameter of every run that takes it, as in epochs=50.", metavar="NAME=VALUE ..."),
     ] = None,
     grid: Annotated[
-        list[str] | None,
-        typer.Option(help="Values that search tries, as in alpha=0.1,0.5,0.9.", rich_help_panel=_CHOICE),
+        list[str] | None, _list("Values that search and heatmap try, as in alpha=0.1,0.5", metavar="NAME=VALUES ...")
     ] = None,
-    jobs: Annotated[
-        int | None, typer.Option(help="Runs at a time. Default: as many as cores / threads.", rich_help_panel=_MEANS)
-    ] = None,
-    threads: Annotated[int, typer.Option(help="Threads of each run.", rich_help_panel=_MEANS)] = 1,
+    jobs: Annotated[int | None, typer.Option(help="Runs at a time. Default: as many as cores / threads.")] = None,
+    threads: Annotated[int, typer.Option(help="Threads of each run.")] = 1,
     memory: Annotated[
-        float | None,
-        typer.Option(help="GB that a run may hold. Default: 90 % of what is free, shared.", rich_help_panel=_MEANS),
+        float | None, typer.Option(help="GB that a run may hold. Default: 90 % of what is free, shared.")
     ] = None,
-    store: Annotated[
-        Path, typer.Option(help="File of results; runs that it has are not run again.", rich_help_panel=_OUTPUT)
-    ] = Path("results/runs.jsonl"),
-    out: Annotated[Path, typer.Option(help="Folder for tables, figures and the page.", rich_help_panel=_OUTPUT)] = Path(
-        "results"
-    ),
+    store: Annotated[Path, typer.Option(help="File of results; what it has is not run again.")] = STORE,
+    out: Annotated[Path, typer.Option(help="Folder for tables, figures and the page.")] = STORE.parent,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run and roughly how long.")] = False,
     no_run: Annotated[bool, typer.Option("--no-run", help="Run nothing: tables of what the store has.")] = False,
     retry: Annotated[bool, typer.Option("--retry", help="Run again what failed or ran out of memory.")] = False,

@@ -22,13 +22,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pcfi.diffusion.job import Factors, Job, Outcome, Weighting, confidence_weighting, degree_weighting
-from pcfi.errors import DivergenceError
 from pcfi.hops import Hops
 from pcfi.problem import Problem
 from pcfi.progress import progress_bar
 from pcfi.solvers import Solver, UntilSettled
 
-__all__ = ["Factors", "Outcome", "confidence_weighting", "degree_weighting", "diffuse", "varies"]
+__all__ = ["Factors", "Outcome", "active_channels", "confidence_weighting", "degree_weighting", "diffuse", "varies"]
 
 Array = npt.NDArray[Any]
 
@@ -52,15 +51,11 @@ def diffuse(
     they are: `out` must hold that constant in their missing cells. If the channels to fill are just those of
     `keep_factored`, and they go through one influence matrix, `out` is left as it is and the factors are returned.
     """
-    active = _active_channels(problem, hops, weighting, solver)
+    active = active_channels(problem, hops, weighting, solver)
     with progress_bar("diffuse", len(active), show=progress) as advance:
         dtype = _arithmetic(problem, solver)
         job = Job(problem, hops, weighting, solver, float(self_loops), dtype, out, advance)
         outcome, factors = _run(job, _routes(job, active), keep_factored)
-    if not np.isfinite(outcome.residual):
-        raise DivergenceError(
-            "the diffusion left the finite numbers: the known values or the edge weights span too many magnitudes"
-        )
     return outcome, factors
 
 
@@ -85,7 +80,8 @@ def varies(problem: Problem, weighting: Weighting, solver: Solver) -> Array:
     return ~(problem.channels.constant if keeps_constants else problem.channels.silent)
 
 
-def _active_channels(problem: Problem, hops: Hops, weighting: Weighting, solver: Solver) -> Array:
+def active_channels(problem: Problem, hops: Hops, weighting: Weighting, solver: Solver) -> Array:
+    """Channels that diffuse: those that vary and have missing cells within reach."""
     n_missing = problem.values.shape[0] - problem.channels.n_known - hops.n_unreachable[hops.patterns]
     return np.flatnonzero((n_missing > 0) & varies(problem, weighting, solver))
 

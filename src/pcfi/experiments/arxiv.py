@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pcfi.errors import DatasetError
-from pcfi.experiments.datasets import INSTALL, Dataset, connected, fetch
+from pcfi.experiments.dataset import INSTALL, Dataset, connected, fetch
 
 Array = npt.NDArray[Any]
 

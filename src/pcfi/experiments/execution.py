@@ -70,4 +70,4 @@ def cosine_similarity(left: Array, right: Array) -> Array:
     """Cosine of the angle between the rows of two arrays; 0 where one of them is 0."""
     sizes = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
     products = np.einsum("ij,ij->i", left, right, dtype=np.float64)
-    return np.divide(products, sizes, out=np.zeros(len(left)), where=sizes > 0)
+    return np.asarray(np.divide(products, sizes, out=np.zeros(len(left)), where=sizes > 0))

@@ -154,7 +154,7 @@ def _draw_heatmap(figure: Figure, axis: Any, cells: list[Cell], metric: str, sto
     image = axis.imshow(values, origin="lower", aspect="auto", cmap="viridis")
     axis.grid(visible=False)
     axis.plot(best[2], best[1], marker="s", markersize=14, fillstyle="none", color="white", markeredgewidth=2)
-    axis.set_xticks(range(len(betas)), [f"{math.log10(beta):g}" for beta in betas])
+    axis.set_xticks(range(len(betas)), [f"{math.log10(beta):g}" if beta else "-inf" for beta in betas])
     axis.set_yticks(range(len(alphas)), [f"{alpha:g}" for alpha in alphas])
     axis.set(xlabel="log10 of beta", ylabel="alpha", title=f"{METRIC_TITLES[metric]} (%), best {best[0]:.2f}")
     figure.colorbar(image, ax=axis)

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pcfi.errors import ParameterError
-from pcfi.experiments.datasets import Dataset
+from pcfi.experiments.dataset import Dataset
 
 Array = npt.NDArray[Any]
 

@@ -23,7 +23,7 @@ class Selection:
     """What to run in place of what the paper ran; None means as in the paper.
 
     `splits` is a number: seeds 0 to splits - 1. `fixed` holds parameters for every run that takes them. `grid` replaces
-    the grid of cells that have one.
+    the grid of cells that have one; a figure keeps its axes.
     """
 
     datasets: tuple[str, ...] | None = None
@@ -120,6 +120,8 @@ def _selected(part: Part, selection: Selection) -> Part:
 def _row(condition: Condition, variant: Variant, seeds: Iterable[int], selection: Selection) -> list[Cell]:
     """The cell of a variant, or its cells where its grid is spread."""
     grid = variant.grid and (selection.grid or variant.grid)
+    if variant.grid and variant.spread:  # a figure keeps its axes
+        grid = {name: (selection.grid or {}).get(name, values) for name, values in variant.grid.items()}
     choices = points(grid) if grid else [{}]
     candidates = [
         tuple(
@@ -143,8 +145,13 @@ def _run(condition: Condition, system: str, parameters: Mapping[str, Any], seed:
     blank = condition.run(system, {}, seed)
     defaults, takes = default_parameters(blank), parameters_of(blank)
     said = {name: defaults[name] for name in _SAID.get(system, ())}
-    given = {name: value for name, value in {**fixed, **parameters}.items() if name in takes}
+    given = {name: _like(defaults[name], value) for name, value in {**fixed, **parameters}.items() if name in takes}
     return condition.run(system, said | given, seed)
+
+
+def _like(default: Any, value: Any) -> Any:
+    """The value as a float where the default is one: 1 and 1.0 are the same choice, but not the same text."""
+    return float(value) if isinstance(default, float) and type(value) is int else value
 
 
 def _printed(condition: Condition, name: str | None) -> dict[str, Printed]:

@@ -7,7 +7,7 @@ from pcfi.errors import PcfiError
 from pcfi.experiments.catalog import SYNTHETIC
 from pcfi.experiments.runs import Run
 
-_NEEDED = ("torch", "torch_geometric", "sklearn", "filelock", "psutil", "matplotlib", "jinja2")
+_NEEDED = ("torch", "torch_geometric", "sklearn", "platformdirs", "filelock", "psutil", "matplotlib", "jinja2")
 
 
 def require_packages() -> None:
@@ -19,7 +19,8 @@ def require_packages() -> None:
 
 def fetch_datasets(runs: Iterable[Run]) -> None:
     """Download and convert the runs' data sets, one after the other: workers would get in each other's way."""
-    from pcfi.experiments.datasets import folder, load
+    from pcfi.experiments.dataset import folder
+    from pcfi.experiments.datasets import load
 
     for name in dict.fromkeys(run.dataset for run in runs):
         if not SYNTHETIC.fullmatch(name) and not (folder() / "pcfi" / f"{name}.npz").exists():

@@ -1,4 +1,4 @@
-"""What a system is given: the data of a run with the missing cells hidden, its split, its parameters, its randomness."""
+"""What a system is given: the data of a run with the missing cells hidden, its split, parameters and randomness."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pcfi.experiments.catalog import WHOLE_NODES, settings_of
-from pcfi.experiments.datasets import Dataset, load
+from pcfi.experiments.dataset import Dataset
+from pcfi.experiments.datasets import load
 from pcfi.experiments.masks import draw_mask
 from pcfi.experiments.runs import Run
 from pcfi.experiments.splits import EdgeSplit, NodeSplit, split_edges, split_nodes
@@ -54,8 +55,6 @@ class Setting:
     @cached_property
     def adjacency(self) -> Any:
         """A_sym of the edges that may be used, as a scipy CSR array."""
-        from pcfi.experiments.learning.operators import normalized_adjacency
-
         return normalized_adjacency(self.edges, self.dataset.n_nodes)
 
     @cached_property
@@ -94,3 +93,14 @@ def make_setting(run: Run) -> Setting:
     else:
         known = draw_mask(run.missing, dataset, run.rate, random_numbers(run.seed, "mask"))
     return Setting(run, dataset, known, edges, split, settings_of(run))
+
+
+def normalized_adjacency(edges: Array, n_nodes: int) -> Any:
+    """A_sym = D^-1/2 (A + I) D^-1/2 of undirected edges given in both directions, as a scipy CSR array."""
+    from scipy import sparse
+
+    nodes = np.arange(n_nodes)
+    row, column = np.concatenate([edges[0], nodes]), np.concatenate([edges[1], nodes])
+    scale = 1 / np.sqrt(np.bincount(row, minlength=n_nodes))
+    weights = (scale[row] * scale[column]).astype(np.float32)
+    return sparse.coo_array((weights, (row, column)), shape=(n_nodes, n_nodes)).tocsr()

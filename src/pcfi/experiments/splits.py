@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pcfi.errors import DatasetError
-from pcfi.experiments.datasets import Dataset
+from pcfi.experiments.dataset import Dataset
 
 Array = npt.NDArray[Any]
 
@@ -36,9 +36,11 @@ class EdgeSplit:
 
 
 def split_nodes(dataset: Dataset, rng: np.random.Generator) -> NodeSplit:
-    """The paper's split: the data set's own; thirds for the synthetic graphs; else 1,500 development nodes at random,
-    of them 20 per class for training and the rest for validation, and all other nodes for testing.
-    """  # noqa: D205, D209
+    """The paper's split of the nodes.
+
+    The data set's own, if it has one; thirds for the synthetic graphs; else 1,500 development nodes at random, of them
+    20 per class for training and the rest for validation, and all other nodes for testing.
+    """
     if dataset.split is not None:
         return NodeSplit(**dataset.split)
     order = rng.permutation(dataset.n_nodes)
@@ -72,7 +74,7 @@ def pair_numbers(pairs: Array, n_nodes: int) -> Array:
 
 
 def sample_negative(taken: Array, count: int, n_nodes: int, rng: np.random.Generator) -> Array:
-    """`count` random pairs of different nodes whose `pair_numbers` are not in `taken` (sorted), as a (2, count) array."""
+    """`count` random pairs of different nodes, as a (2, count) array; their numbers are not in `taken` (sorted)."""
     found = np.empty((2, 0), np.int64)
     while found.shape[1] < count:
         lacking = count - found.shape[1]

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pcfi.experiments.datasets import Dataset, connected
+from pcfi.experiments.dataset import Dataset, connected
 
 Array = npt.NDArray[Any]
 

@@ -1,5 +1,6 @@
 """Graph convolutional networks whose first layer reads constant features: all that can be is computed once."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -59,9 +60,7 @@ class Network(nn.Module):
         self.first = first
         last = [widths[-2]] if jumping else [widths[-1]]
         sizes = [*widths[:-1], *last]
-        self.convolutions = nn.ModuleList(
-            Convolution(n_in, n_out, rng) for n_in, n_out in zip(sizes[:-1], sizes[1:], strict=True)
-        )
+        self.convolutions = nn.ModuleList(Convolution(n_in, n_out, rng) for n_in, n_out in pairwise(sizes))
         self.jump = Convolution(widths[-2], widths[-1], rng) if jumping else None
 
     def later_layers(self, hidden: torch.Tensor, field: "Field", dropout: "Dropout | None" = None) -> torch.Tensor:

@@ -26,7 +26,7 @@ class Constant:
         return self.factors[0].shape[0], self.factors[-1].shape[1]
 
     def __matmul__(self, other: torch.Tensor) -> torch.Tensor:
-        product: torch.Tensor = _Product.apply(self, other)  # type: ignore[no-untyped-call]
+        product: torch.Tensor = _Product.apply(self, other)
         return product
 
 
@@ -58,17 +58,6 @@ def _fixed(factor: Any) -> Any:
 
 def _transpose(factor: Any) -> Any:
     return factor.T if isinstance(factor, torch.Tensor) else factor.T.tocsr()
-
-
-def normalized_adjacency(edges: Array, n_nodes: int) -> Any:
-    """A_sym = D^-1/2 (A + I) D^-1/2 of undirected edges given in both directions, as a scipy CSR array."""
-    from scipy import sparse
-
-    nodes = np.arange(n_nodes)
-    row, column = np.concatenate([edges[0], nodes]), np.concatenate([edges[1], nodes])
-    scale = 1 / np.sqrt(np.bincount(row, minlength=n_nodes))
-    weights = (scale[row] * scale[column]).astype(np.float32)
-    return sparse.coo_array((weights, (row, column)), shape=(n_nodes, n_nodes)).tocsr()
 
 
 def propagated(adjacency: Any, features: Array) -> Constant:

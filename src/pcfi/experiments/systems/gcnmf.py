@@ -103,7 +103,7 @@ class ExpectedActivation(nn.Module):
 
         def spread(operator: Missing, per_channel: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
             scaled = per_channel.T[:, :, None] * weight[:, None, :]
-            return (operator @ scaled.flatten(1)).unflatten(1, (components, width))
+            return (operator @ scaled.flatten(1)).view(-1, components, width)
 
         known = (self.incomplete.known_part @ self.weight)[:, None, :]
         mean = known + spread(self.incomplete.missing_mean, self.means, self.weight) + self.bias

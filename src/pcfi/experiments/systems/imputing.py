@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 import pcfi
@@ -54,7 +53,7 @@ class _Library(Imputer):
             warnings.simplefilter("ignore", pcfi.PcfiWarning)  # what they say stands in the details
             result = pcfi.impute(
                 setting.features,
-                setting.edges if setting.edges.size else np.empty((2, 0), np.int64),
+                setting.edges,
                 method=self.method,
                 unreachable="zero",
                 **self.options(setting.parameters),
@@ -66,9 +65,9 @@ class _Library(Imputer):
             "unreachable_cells": result.n_unreachable,
         }
 
-    def options(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def options(self, asked: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002  others need them
         """Options of `pcfi.impute` from the run's parameters."""
-        return {} if asked else {}
+        return {}
 
 
 class Zero(_Library):

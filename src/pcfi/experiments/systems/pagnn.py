@@ -29,4 +29,4 @@ def partial_aggregation(adjacency: Any, zero_filled: Array, known: Array) -> Arr
     total = np.asarray(adjacency.sum(axis=1))[:, None]
     seen = np.asarray((adjacency @ sparse.csr_array(known.astype(np.float32))).todense())
     summed = np.asarray((adjacency @ sparse.csr_array(zero_filled)).todense())
-    return np.divide(total * summed, seen, out=np.zeros_like(summed), where=seen > 0)
+    return np.asarray(np.divide(total * summed, seen, out=np.zeros_like(summed), where=seen > 0))

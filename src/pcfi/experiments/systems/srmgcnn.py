@@ -118,7 +118,7 @@ def side(factor: torch.Tensor, graph: Any, copies: Array) -> Side:
 
 
 def channel_graph(zero_filled: Array) -> Any:
-    """Each channel is linked to the nearest ones by its known cells; channels without a value other than 0 stay alone."""
+    """Channels are linked to the nearest ones by their known cells; those without a value other than 0 stay alone."""
     from scipy import sparse
     from sklearn.neighbors import kneighbors_graph
 

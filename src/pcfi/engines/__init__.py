@@ -1,0 +1,64 @@
+"""Who does the arithmetic of the stages: compiled kernels on the CPU, torch on any other device.
+
+Both fill a new array in place and know nothing of policies, statuses or warnings: these are `imputation`'s. Facts about
+channels are in numpy for both; what has the size of the features lives where the features do.
+"""
+
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi.diffusion import Factors, Outcome
+from pcfi.diffusion.job import Weighting
+from pcfi.hops import Hops
+from pcfi.parameters import Settings
+from pcfi.problem import Problem
+
+Array = npt.NDArray[Any]
+
+
+class Engine(Protocol):
+    """The stages, as `imputation` calls them. `out` is what `start` returned, to be filled further."""
+
+    def start(self, problem: Problem, fill: Array) -> Array:
+        """A new array with the known values, and in the missing cells of each channel the number `fill` has for it."""
+
+    def count_hops(self, problem: Problem, settings: Settings) -> Hops:
+        """Hops from the sources of every pattern."""
+
+    def diffuse(
+        self, problem: Problem, hops: Hops, weighting: Weighting, settings: Settings, out: Array, sharers: Array | None
+    ) -> tuple[Outcome, Factors | None]:
+        """Stage 1: fill the missing reachable cells of the channels that vary.
+
+        An engine may keep the channels `sharers` as factors instead, for `share` to finish.
+        """
+
+    def share(
+        self,
+        problem: Problem,
+        hops: Hops,
+        settings: Settings,
+        sharers: Array,
+        factors: Factors | None,
+        out: Array,
+    ) -> None:
+        """Stage 2: refine the missing reachable cells of the channels `sharers`."""
+
+    def fill_from_neighbors(self, problem: Problem, out: Array) -> None:
+        """Give missing cells the weighted mean of their known neighbours, where they have one."""
+
+    def place_unreachable(self, hops: Hops, fill: Array, out: Array) -> None:
+        """Put the number `fill` has for each channel into its unreachable cells."""
+
+
+def engine_of(problem: Problem) -> Engine:
+    """The engine for the place where the features live."""
+    if isinstance(problem.values, np.ndarray):
+        from pcfi.engines.compiled import CompiledEngine
+
+        return CompiledEngine()
+    from pcfi.engines.device import DeviceEngine
+
+    return DeviceEngine()

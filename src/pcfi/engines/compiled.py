@@ -1,0 +1,80 @@
+"""Arrays on the CPU: the stages by compiled kernels."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi.channels import Sharing, share, share_factored
+from pcfi.diffusion import Factors, Outcome, diffuse
+from pcfi.diffusion.job import Weighting
+from pcfi.hops import Hops, count_hops
+from pcfi.neighbors import fill_from_neighbors
+from pcfi.parameters import Settings
+from pcfi.problem import SMALL, Problem
+
+Array = npt.NDArray[Any]
+
+
+class CompiledEngine:
+    """See `pcfi.engines.Engine`."""
+
+    def start(self, problem: Problem, fill: Array) -> Array:
+        """Copy the known values, row by row on each thread."""
+        from pcfi._kernels.survey import copy_known
+        from pcfi._kernels.threads import run_rows
+
+        filling = fill.astype(problem.values.dtype)
+        out = np.empty_like(problem.values)
+        run_rows(
+            len(out),
+            lambda first, last: copy_known(problem.values, problem.mask, filling, first, last, out),
+            inline=out.size < SMALL,
+        )
+        return out
+
+    def count_hops(self, problem: Problem, settings: Settings) -> Hops:
+        """See `hops`."""
+        return count_hops(problem, progress=settings.progress)
+
+    def diffuse(
+        self, problem: Problem, hops: Hops, weighting: Weighting, settings: Settings, out: Array, sharers: Array | None
+    ) -> tuple[Outcome, Factors | None]:
+        """See `diffusion`."""
+        return diffuse(
+            problem,
+            hops,
+            weighting,
+            settings.solver,
+            out,
+            self_loops=settings.self_loops,
+            keep_factored=sharers,
+            progress=settings.progress,
+        )
+
+    def share(
+        self,
+        problem: Problem,
+        hops: Hops,
+        settings: Settings,
+        sharers: Array,
+        factors: Factors | None,
+        out: Array,
+    ) -> None:
+        """See `channels`."""
+        units = problem.channels.magnitude[sharers]
+        sharing = Sharing(settings.alpha, settings.beta, settings.standardize)
+        if factors is not None:
+            share_factored(out, hops, factors, units, sharing)
+        elif len(sharers) > 1:
+            share(out, hops, sharers, units, sharing, progress=settings.progress)
+
+    def fill_from_neighbors(self, problem: Problem, out: Array) -> None:
+        """See `neighbors`."""
+        fill_from_neighbors(problem, out)
+
+    def place_unreachable(self, hops: Hops, fill: Array, out: Array) -> None:
+        """Channel by channel, where there are such cells."""
+        fill = fill.astype(out.dtype)
+        for channel in np.flatnonzero(hops.n_unreachable[hops.patterns]):
+            out[hops.codes[:, hops.patterns[channel]] > hops.n_levels, channel] = fill[channel]

@@ -1,0 +1,137 @@
+"""AnnData: a filled layer and a confidence layer, and X left alone."""
+
+import warnings
+from importlib.util import find_spec
+from pathlib import Path
+
+import anndata
+import numpy as np
+import pytest
+from scipy import sparse
+
+import pcfi
+
+
+def cells(kind=np.asarray, seed=0):
+    rng = np.random.default_rng(seed)
+    counts = rng.poisson(1.0, size=(30, 8)).astype(np.float32)
+    adata = anndata.AnnData(kind(counts))
+    adata.var_names = [f"g{k}" for k in range(8)]
+    near = sparse.random_array((30, 30), density=0.2, rng=rng, format="csr")
+    adata.obsp["connectivities"] = near + near.T
+    return adata, counts
+
+
+every_kind = pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, sparse.csc_matrix, sparse.csr_array])
+
+
+@every_kind
+def test_zeros_may_count_as_missing(kind):
+    adata, counts = cells(kind)
+    pcfi.anndata.impute(adata, zeros_missing=True)
+    expected = pcfi.impute(counts, adata.obsp["connectivities"], known=counts != 0, beta=0.0)
+    np.testing.assert_array_equal(adata.layers["pcfi"], expected.values)
+    np.testing.assert_array_equal(adata.layers["pcfi_confidence"], expected.confidence)
+    assert adata.uns["pcfi"]["status"] == expected.status
+
+
+@every_kind
+def test_x_is_left_alone(kind):
+    adata, counts = cells(kind)
+    graph = adata.obsp["connectivities"].copy()
+    added = pcfi.anndata.impute(adata, zeros_missing=True, genes=["g1"], copy=True, key_added="mine")
+    assert not adata.layers
+    assert set(added.layers) == {"mine", "mine_confidence"}
+    for one in (adata, added):
+        np.testing.assert_array_equal(one.X.toarray() if sparse.issparse(one.X) else one.X, counts)
+        assert (one.obsp["connectivities"] != graph).nnz == 0
+
+
+@every_kind
+@pytest.mark.parametrize("genes", [["g6", "g2"], np.isin(np.arange(8), [2, 6])])
+def test_chosen_genes_are_filled_from_themselves_alone(kind, genes):
+    adata, counts = cells(kind)
+    pcfi.anndata.impute(adata, zeros_missing=True, genes=genes)
+    chosen = [2, 6]
+    expected = pcfi.impute(counts[:, chosen], adata.obsp["connectivities"], known=counts[:, chosen] != 0, beta=0.0)
+    layer, confidence = adata.layers["pcfi"], adata.layers["pcfi_confidence"]
+    if kind is not np.asarray:
+        assert sparse.issparse(layer)
+        assert confidence.nnz == 60
+        layer, confidence = layer.toarray(), confidence.toarray()
+    others = np.setdiff1d(np.arange(8), chosen)
+    np.testing.assert_array_equal(layer[:, chosen], expected.values)
+    np.testing.assert_array_equal(layer[:, others], counts[:, others])
+    np.testing.assert_array_equal(confidence[:, chosen], expected.confidence)
+    assert (confidence[:, others] == 0).all()
+
+
+def test_nan_is_missing_and_a_layer_can_be_read():
+    adata, counts = cells()
+    counts[::3, 1] = np.nan
+    adata.layers["measured"] = counts
+    pcfi.anndata.impute(adata, "measured")
+    expected = pcfi.impute(counts, adata.obsp["connectivities"], beta=0.0).values
+    np.testing.assert_array_equal(adata.layers["pcfi"], expected)
+
+
+def test_nothing_missing_is_said():
+    adata, _ = cells()
+    with pytest.warns(pcfi.PcfiWarning, match="nothing is missing in X: pass zeros_missing=True"):
+        pcfi.anndata.impute(adata)
+
+
+def test_what_is_added_can_be_written_to_a_file(tmp_path):
+    adata, _ = cells(sparse.csr_matrix)
+    pcfi.anndata.impute(adata, zeros_missing=True, genes=["g1", "g2"])
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    again = anndata.read_h5ad(tmp_path / "cells.h5ad")
+    np.testing.assert_array_equal(again.layers["pcfi"].toarray(), adata.layers["pcfi"].toarray())
+    assert again.uns["pcfi"]["alpha"] == 0.5
+
+
+def test_what_does_not_fit_into_memory_is_refused_before_it_is_tried(monkeypatch):
+    assert pcfi.anndata._free_memory() > 1e6
+    adata = anndata.AnnData(sparse.csr_matrix((3_000, 20_000), dtype=np.float32))
+    adata.obsp["connectivities"] = sparse.csr_matrix((3_000, 3_000), dtype=np.float32)
+    monkeypatch.setattr(pcfi.anndata, "_free_memory", lambda: 0.5e9)
+    with pytest.raises(pcfi.FeatureError, match=r"20,000 genes of 3,000 cells would take about 0.8 GB, but 0.5 GB"):
+        pcfi.anndata.impute(adata, zeros_missing=True)
+
+
+REFUSED = {
+    "graph": ({"obsp_key": "near"}, pcfi.GraphError, "no graph 'near', only 'connectivities': name one with obsp_key="),
+    "layer": ({"layer": "raw"}, pcfi.FeatureError, "no layer 'raw', only none at all"),
+    "gene": ({"genes": ["g1", "actin"]}, pcfi.ParameterError, r"'actin', .* \(1 such name\)"),
+    "one gene": ({"genes": "g1"}, pcfi.ParameterError, r"use \['g1'\]"),
+    "mask": ({"genes": np.ones(3, dtype=bool)}, pcfi.ParameterError, r"mask of shape \(3,\), but there are 8 genes"),
+    "no gene": ({"genes": np.zeros(8, dtype=bool)}, pcfi.ParameterError, "chooses no gene"),
+    "flag": ({"zeros_missing": 1}, pcfi.ParameterError, "zeros_missing must be True or False"),
+    "type": ({"adata": np.eye(3)}, pcfi.UnsupportedTypeError, "must be an AnnData"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_bad_input_gets_an_error_that_says_what_to_do(case):
+    given, error, message = REFUSED[case]
+    with pytest.raises(error, match=message):
+        pcfi.anndata.impute(**{"adata": cells()[0], **given})
+
+
+def test_hidden_counts_of_blood_cells_are_found_again_better_than_by_the_mean():
+    package = find_spec("scanpy")
+    if package is None:
+        pytest.skip("scanpy, which ships the data, is not installed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the file is in an old format
+        reduced = anndata.read_h5ad(Path(package.origin).parent / "datasets" / "10x_pbmc68k_reduced.h5ad")
+    expression = reduced.raw.X.toarray()
+    hidden = np.random.default_rng(0).random(expression.shape) < 0.1
+    adata = anndata.AnnData(
+        np.where(hidden, np.float32(np.nan), expression), obsp={"connectivities": reduced.obsp["connectivities"]}
+    )
+    errors = {}
+    for method in ("pcfi", "mean"):
+        pcfi.anndata.impute(adata, method=method)
+        errors[method] = np.sqrt(np.mean((adata.layers["pcfi"] - expression)[hidden] ** 2))
+    assert errors["pcfi"] < 0.95 * errors["mean"]

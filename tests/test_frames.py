@@ -1,0 +1,290 @@
+"""Tables of pandas, polars and pyarrow: what comes back, how ids find their rows, and what is refused."""
+
+import copy
+import pickle
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import pcfi
+
+AGE = np.array([31.0, np.nan, 35.0, np.nan, 50.0])
+PAIRS = [("e", "d"), ("a", "b"), ("c", "b"), ("d", "c")]
+ROWS = np.array([[4, 0, 2, 3], [3, 1, 1, 2]])
+EXPECTED = pcfi.impute(AGE[:, None], ROWS).values.ravel()
+COLUMNS = {
+    "who": list("abcde"),
+    "age": [31.0, None, 35.0, None, 50.0],
+    "city": ["Oslo", None, "Oslo", "Rome", None],
+    "kids": [1, 2, None, 4, 5],
+    "member": [True, None, True, False, None],
+}
+LIBRARIES = {
+    "pandas": lambda columns: pd.DataFrame(columns).convert_dtypes(),
+    "polars": pl.DataFrame,
+    "pyarrow": lambda columns: pl.DataFrame(columns).to_arrow(),
+}
+every_library = pytest.mark.parametrize("make", LIBRARIES.values(), ids=LIBRARIES)
+
+
+def edges_of(make, pairs=PAIRS, **more):
+    return make({"source": [source for source, _ in pairs], "target": [target for _, target in pairs], **more})
+
+
+def column(table, name):
+    values = table[name]
+    values = values.to_pylist() if hasattr(values, "to_pylist") else values.to_list()
+    return [None if value is pd.NA else value for value in values]
+
+
+@every_library
+def test_ids_find_their_rows_whatever_the_order(make):
+    nodes, edges = make(COLUMNS), edges_of(make)
+    result = pcfi.frames.impute(nodes, edges, id="who", channels=["age"])
+    np.testing.assert_array_equal(np.array(column(result.values, "age"), dtype=float), EXPECTED)
+    assert column(result.values, "who") == list("abcde")
+    assert column(result.values, "city") == COLUMNS["city"]
+    assert list(result.values.columns if hasattr(result.values, "index") else column_names(result.values)) == [*COLUMNS]
+
+
+def column_names(table):
+    return getattr(table, "column_names", None) or table.columns
+
+
+@every_library
+def test_confidence_and_hops_are_tables_of_the_same_shape(make):
+    result = pcfi.frames.impute(make(COLUMNS), edges_of(make), id="who", channels=["age", "kids"], alpha=0.5)
+    assert result.confidence.shape == result.values.shape == (5, 5)
+    assert column(result.confidence, "age") == [1.0, 0.5, 1.0, 0.5, 1.0]
+    assert column(result.hops, "kids") == [0, 0, 1, 0, 0]
+    assert column(result.unreachable, "age") == [False] * 5
+    assert column(result.confidence, "who") == list("abcde")
+
+
+@every_library
+def test_categories_take_the_largest_share(make):
+    nodes, edges = make(COLUMNS), edges_of(make)
+    result = pcfi.frames.impute(nodes, edges, id="who", channels=[], categorical=["city"], beta=0.0)
+    shares = np.array([[1, 0], [np.nan, np.nan], [1, 0], [0, 1], [np.nan, np.nan]])
+    filled = pcfi.impute(shares, ROWS, beta=0.0)
+    expected = [["Oslo", "Rome"][best] for best in filled.values.argmax(axis=1)]
+    assert expected == ["Oslo", "Oslo", "Oslo", "Rome", "Rome"]
+    assert column(result.values, "city") == expected
+    assert column(result.confidence, "city") == filled.confidence[:, 0].tolist()
+    assert column(result.values, "age") == column(nodes, "age")
+
+
+@every_library
+def test_integers_and_booleans_become_floats_unless_rounded(make):
+    nodes, edges = make(COLUMNS), edges_of(make)
+    chosen = {"id": "who", "channels": ["kids", "member"], "beta": 0.0}
+    exact = pcfi.frames.impute(nodes, edges, **chosen)
+    array = np.array([[1, 1], [2, np.nan], [np.nan, 1], [4, 0], [5, np.nan]])
+    expected = pcfi.impute(array, ROWS, beta=0.0).values
+    np.testing.assert_array_equal(np.array(column(exact.values, "kids"), dtype=float), expected[:, 0])
+    np.testing.assert_array_equal(np.array(column(exact.values, "member"), dtype=float), expected[:, 1])
+    rounded = pcfi.frames.impute(nodes, edges, round=True, **chosen).values
+    assert column(rounded, "kids") == [1, 2, 3, 4, 5]
+    assert column(rounded, "member") == [True, True, True, False, False]
+    kept = pl.from_arrow(rounded) if isinstance(rounded, pa.Table) else pl.DataFrame(rounded)
+    assert kept["kids"].dtype == pl.Int64
+    assert kept["member"].dtype == pl.Boolean
+
+
+def test_dtypes_index_and_column_names_of_pandas_are_kept():
+    nodes = pd.DataFrame(
+        {
+            "single": np.array([1, np.nan, 3], dtype=np.float32),
+            7: [1.0, np.nan, 2.0],
+            "whole": np.array([1, 2, 3], dtype=np.int8),
+            "when": pd.to_datetime(["2020", "2021", "2022"]),
+            "kind": pd.Categorical(["x", None, "x"], categories=["y", "x"]),
+        },
+        index=pd.Index([30, 10, 20], name="person"),
+    )
+    before = copy.deepcopy(nodes)
+    edges = pd.DataFrame({"source": [30, 10], "target": [10, 20]})
+    values = pcfi.frames.impute(nodes, edges, categorical=["kind"]).values
+    pd.testing.assert_frame_equal(nodes, before)
+    pd.testing.assert_index_equal(values.index, nodes.index)
+    assert values.dtypes.to_dict() == nodes.dtypes.to_dict()
+    assert values["kind"].tolist() == ["x", "x", "x"]
+    assert values.loc[10, 7] == 1.5
+
+
+def test_columns_without_missing_cells_are_left_as_they_are():
+    nodes = pl.DataFrame({"id": [1, 2], "full": pl.Series([3, 4], dtype=pl.UInt8), "open": [1.0, None]})
+    values = pcfi.impute(nodes, [[0], [1]]).values
+    assert values["full"].dtype == pl.UInt8
+    assert values["open"].to_list() == [1.0, 1.0]
+
+
+@every_library
+def test_the_callers_table_is_not_touched(make):
+    nodes = make(COLUMNS)
+    before = pickle.dumps(nodes)
+    pcfi.frames.impute(nodes, edges_of(make), id="who", categorical=["city"])
+    assert pickle.dumps(nodes) == before
+
+
+def test_ids_are_never_a_channel():
+    nodes = pl.DataFrame({"id": [10, 20, 30], "age": [1.0, None, 3.0]})
+    edges = pl.DataFrame({"source": [10, 20], "target": [20, 30]})
+    result = pcfi.impute(nodes, edges)
+    assert result.shape == (3, 1)
+    assert result.values["id"].to_list() == [10, 20, 30]
+
+
+def test_null_and_nan_are_both_missing():
+    nodes = pl.DataFrame({"a": [1.0, None, float("nan"), 4.0]})
+    values = pcfi.impute(nodes, [[0, 1, 2], [1, 2, 3]]).values["a"]
+    np.testing.assert_array_equal(
+        values.to_numpy(), pcfi.impute([[1.0], [np.nan], [np.nan], [4.0]], [[0, 1, 2], [1, 2, 3]]).values.ravel()
+    )
+
+
+@pytest.mark.parametrize("as_table", [True, False])
+def test_known_says_what_is_missing(as_table):
+    nodes = pd.DataFrame({"a": [1, -999, 3], "b": [5.0, 6.0, 7.0]})
+    known = pd.DataFrame({"b": [True] * 3, "a": [True, False, True]})
+    mask = known if as_table else known[["a", "b"]].to_numpy()
+    values = pcfi.impute(nodes, [[0, 1], [1, 2]], known=mask, beta=0).values
+    assert values["a"].tolist() == [1.0, 2.0, 3.0]
+
+
+def test_libraries_may_be_mixed():
+    nodes = {name: make(COLUMNS) for name, make in LIBRARIES.items()}
+    edges = {name: edges_of(make) for name, make in LIBRARIES.items()}
+    for table in nodes.values():
+        for graph in edges.values():
+            result = pcfi.frames.impute(table, graph, id="who", channels=["age"])
+            np.testing.assert_array_equal(np.array(column(result.values, "age"), dtype=float), EXPECTED)
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [[3, 1, 2], ["ö", "", "x y"], [2**62, -5, 0], pd.to_datetime(["2020", "2021", "2019"]), [1.5, 2.5, 0.5]],
+    ids=["integers", "strings", "long", "dates", "floats"],
+)
+def test_ids_may_be_of_any_type(ids):
+    nodes = pd.DataFrame({"id": ids, "a": [1.0, np.nan, 3.0]})
+    edges = pd.DataFrame({"source": nodes["id"][[0, 1]].to_list(), "target": nodes["id"][[1, 2]].to_list()})
+    assert pcfi.impute(nodes, edges).values["a"].tolist() == [1.0, 2.0, 3.0]
+
+
+def test_a_networkx_graph_names_the_rows_of_a_table():
+    nodes = pd.DataFrame({"age": AGE}, index=list("abcde"))
+    result = pcfi.impute(nodes, nx.Graph(PAIRS))
+    np.testing.assert_array_equal(result.values["age"], EXPECTED)
+    with pytest.raises(pcfi.GraphError, match="has a node 'z', which is not in the index of the nodes"):
+        pcfi.impute(nodes, nx.Graph([*PAIRS, ("a", "z")]))
+
+
+def test_weights_and_column_names_are_the_users():
+    nodes = pd.DataFrame({"age": AGE}, index=list("abcde"))
+    edges = edges_of(pd.DataFrame, strength=[1.0, 2.0, 3.0, 0.5]).rename(columns={"source": "from", "target": "to"})
+    result = pcfi.frames.impute(nodes, edges, source="from", target="to", weight="strength")
+    expected = pcfi.impute(AGE[:, None], (ROWS, [1.0, 2.0, 3.0, 0.5])).values.ravel()
+    np.testing.assert_array_equal(result.values["age"], expected)
+    unweighted = pcfi.frames.impute(nodes, edges.assign(weight=9.0), source="from", target="to", weight=None)
+    np.testing.assert_array_equal(unweighted.values["age"], EXPECTED)
+
+
+@every_library
+def test_an_edge_that_names_an_unknown_id_is_refused_or_dropped(make):
+    nodes = make({"id": list("abcde"), "age": COLUMNS["age"]})
+    edges = edges_of(make, [*PAIRS, ("a", "zoe"), ("yan", "zoe")])
+    with pytest.raises(pcfi.GraphError, match=r"edge 4 names 'zoe', .*2 edges of 6 do so \(such as 'zoe', 'yan'\)"):
+        pcfi.impute(nodes, edges)
+    values = pcfi.frames.impute(nodes, edges, unknown_ids="drop").values
+    np.testing.assert_array_equal(np.array(column(values, "age"), dtype=float), EXPECTED)
+
+
+def test_an_edge_table_of_row_numbers_goes_with_arrays():
+    edges = pl.DataFrame({"source": ROWS[0], "target": ROWS[1]})
+    np.testing.assert_array_equal(pcfi.impute(AGE[:, None], edges).values.ravel(), EXPECTED)
+    assert pcfi.prepare_graph(edges).n_edges == 4
+
+
+def test_results_with_tables_can_be_pickled():
+    result = pcfi.impute(pl.DataFrame({"age": AGE}), ROWS)
+    twin = pickle.loads(pickle.dumps(result))
+    assert twin.values.equals(result.values)
+    assert twin.confidence.equals(result.confidence)
+
+
+NODES = pd.DataFrame({"id": list("abcde"), "age": AGE, "city": COLUMNS["city"]})
+EDGES = edges_of(pd.DataFrame)
+REFUSED = {
+    "duplicate ids": ({"nodes": NODES.assign(id=list("abcda"))}, pcfi.FeatureError, "'a' stands more than once"),
+    "missing ids": ({"nodes": NODES.assign(id=["a", None, "c", "d", "e"])}, pcfi.FeatureError, "1 missing id"),
+    "no such id column": ({"id": "name"}, pcfi.ParameterError, "'name': it has 'id', 'age', 'city'"),
+    "strings against integers": (
+        {"nodes": NODES.assign(id=range(5))},
+        pcfi.GraphError,
+        "the ids in the column 'id' are whole numbers, but the edge column 'source' holds strings: convert",
+    ),
+    "no ids at all": ({"nodes": pl.DataFrame({"age": AGE})}, pcfi.GraphError, "named by their row numbers: say which"),
+    "no numbers": ({"nodes": NODES[["id", "city"]]}, pcfi.FeatureError, "no column of numbers"),
+    "numbers as objects": (
+        {"nodes": NODES.assign(age=[1, None, 2.5, 3, 4]).astype({"age": object})},
+        pcfi.FeatureError,
+        "'age' holds .* as Python objects: convert it with pandas.to_numeric",
+    ),
+    "a string channel": ({"channels": ["city"]}, pcfi.FeatureError, "'city' holds String, not numbers: name it in cat"),
+    "no category": (
+        {"nodes": NODES.assign(city=None), "categorical": ["city"]},
+        pcfi.FeatureError,
+        "no known category",
+    ),
+    "a lone string": ({"categorical": "city"}, pcfi.ParameterError, r"use \['city'\]"),
+    "unknown channel": ({"channels": ["wage"]}, pcfi.ParameterError, "names 'wage', but the node table has no such"),
+    "id as channel": ({"channels": ["id"]}, pcfi.ParameterError, "which holds the ids"),
+    "no source": ({"source": "from"}, pcfi.GraphError, "no column 'from', only 'source', 'target': name the one"),
+    "no weight": ({"weight": "strength"}, pcfi.GraphError, "no column 'strength', only"),
+    "negative weight": ({"edges": EDGES.assign(weight=[1, 1, -1, 1])}, pcfi.GraphError, "edge 2 has weight -1"),
+    "string weight": ({"edges": EDGES.assign(weight=list("abcd"))}, pcfi.GraphError, "'weight' holds String"),
+    "no rows": ({"nodes": NODES[:0]}, pcfi.FeatureError, "the node table has no rows"),
+    "policy": ({"unknown_ids": "ignore"}, pcfi.ParameterError, "unknown_ids must be one of 'error', 'drop'"),
+    "round": ({"round": 1.0}, pcfi.ParameterError, "round must be True or False"),
+    "zero category": ({"categorical": ["city"], "method": "zero"}, pcfi.ParameterError, "a category cannot be zero"),
+    "known categories": (
+        {"categorical": ["city"], "known": np.ones((5, 2), dtype=bool)},
+        pcfi.ParameterError,
+        "do not go together",
+    ),
+    "infinite": ({"nodes": NODES.assign(age=[1.0, np.inf, 2, 3, 4])}, pcfi.FeatureError, r"features\[1, 0\] is inf"),
+    "lazy": ({"nodes": pl.DataFrame(COLUMNS).lazy()}, pcfi.UnsupportedTypeError, r"call .collect\(\) first"),
+    "long integers": (
+        {"nodes": NODES.assign(age=2**60 + np.arange(5))},
+        pcfi.FeatureError,
+        "'age' holds integers beyond",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_bad_tables_get_an_error_that_says_what_to_do(case):
+    given, error, message = REFUSED[case]
+    with pytest.raises(error, match=message):
+        pcfi.frames.impute(**{"nodes": NODES, "edges": EDGES, **given})
+
+
+def test_several_columns_of_one_name_are_refused():
+    nodes = pd.DataFrame([[1.0, 2.0], [3.0, 4.0]], columns=["a", "a"])
+    with pytest.raises(pcfi.FeatureError, match="several columns named 'a'"):
+        pcfi.impute(nodes, [[0], [1]])
+
+
+def test_unreachable_categories_are_null_only_if_asked_for():
+    nodes = pl.DataFrame({"id": ["a", "b", "c"], "city": ["Oslo", "Oslo", None]})
+    edges = pl.DataFrame({"source": ["a"], "target": ["b"]})
+    with pytest.warns(pcfi.UnreachableWarning):
+        assert pcfi.frames.impute(nodes, edges, categorical=["city"]).values["city"].to_list() == ["Oslo"] * 3
+    with pytest.warns(pcfi.UnreachableWarning):
+        kept = pcfi.frames.impute(nodes, edges, categorical=["city"], unreachable="nan").values
+    assert kept["city"].to_list() == ["Oslo", "Oslo", None]

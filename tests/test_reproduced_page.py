@@ -1,0 +1,43 @@
+"""docs/reproduce.md is filled in from a store, between its marks, as often as one likes."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from pcfi.experiments.plans import Selection, plan
+from pcfi.experiments.store import Record, Store
+
+SCRIPT = Path(__file__).resolve().parents[1] / "docs" / "reproduce.py"
+
+
+@pytest.fixture(scope="module")
+def script():
+    spec = importlib.util.spec_from_file_location("reproduce_page", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_results_stand_between_the_marks_and_prose_stays(script, tmp_path):
+    store = Store(tmp_path / "runs.jsonl")
+    for run in plan("table1", Selection(datasets=("Cora",), systems=("pcfi",), splits=2))[0].runs:
+        accuracy = 75.0 + run.seed
+        hops = [{"hops": 1, "nodes": 40, "cosine": 0.25, "tested": 20, "correct": 15}]
+        store.append(Record(run, "done", {"accuracy": accuracy, "validation_accuracy": accuracy}, {"hops": hops}))
+    text = f"before\n\n{script.START}old\n{script.END}\n\nafter\n"
+    once = script.page(text, store, tmp_path / "reproduced")
+    assert once.startswith("before\n")
+    assert once.endswith("\n\nafter\n")
+    assert "old" not in once
+    assert "75.50 (75.49)" in once
+    assert "| Cora | structural | PCFI | accuracy | 75.50 ± 0.71 | 75.49 ± 2.10 | +0.01 | 2 |" in once
+    assert "(reproduced/hops-accuracy.png)" in once
+    assert (tmp_path / "reproduced" / "hops-accuracy.png").read_bytes().startswith(b"\x89PNG")
+    assert script.page(once, store, tmp_path / "reproduced") == once
+
+
+def test_the_page_of_the_documentation_has_its_marks(script):
+    text = script.PAGE.read_text()
+    assert text.count(script.START) == 1
+    assert text.count(script.END) == 1
