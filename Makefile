@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCHMARKS := against_pyg against_pseudocode settled_against_fixed large_graphs growth limit node_order hops \
-	first_call training tabular tabular_held_out tabular_settings neighbor_search
+	first_call files training tabular tabular_held_out tabular_settings neighbor_search
 
 # A copy of the paper's data sets, when they lie beside the repository; else they are downloaded when needed.
 SHARED := $(wildcard ../shared/data)

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 import pcfi
+from pcfi.optional import load
 
 Array = npt.NDArray[Any]
 
@@ -33,10 +34,11 @@ class Digits:
 
 def load_digits(seed: int = 0) -> Digits:
     """Scikit-learn's digits; each is linked to its nearest neighbours among the full images."""
-    from sklearn.datasets import load_digits as load
+    load("sklearn", "the demo", "demo")
+    from sklearn.datasets import load_digits as load_images
     from sklearn.neighbors import kneighbors_graph
 
-    data = load()
+    data = load_images()
     images = data.data.astype(np.float32)
     edges = kneighbors_graph(images, NEIGHBOURS)
     keep = np.random.default_rng(seed).random(len(images)) >= MISSING_RATE

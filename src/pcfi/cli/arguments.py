@@ -98,6 +98,7 @@ def in_options(text: str) -> str:
         return f"--{name}" if value in ("", "...") else f"--{name} {value}"
 
     text = _CALLS.sub(option, text)
+    text = re.sub(r"\b(unreachable|beta)=", r"--\1 ", text)
     return re.sub(r"\b(id|channels|categorical)=", lambda found: f"--{_OPTIONS.get(found[1], found[1])}", text)
 
 

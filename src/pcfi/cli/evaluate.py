@@ -23,10 +23,14 @@ def evaluate(
     methods: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"Methods to compare, as in pcfi,mean. Default: {o.listed(METHODS)}.", rich_help_panel=o.FILLING
+            help=f"Methods to compare, as in pcfi,mean. Default: {o.listed(METHODS)}.",
+            metavar="NAME,...",
+            rich_help_panel=o.FILLING,
         ),
     ] = None,
-    share: Annotated[float, typer.Option(help="Share of the known cells to hide.", rich_help_panel=o.FILLING)] = SHARE,
+    share: Annotated[
+        float, typer.Option(help="Share of the known cells to hide.", metavar="NUMBER", rich_help_panel=o.FILLING)
+    ] = SHARE,
     id: o.Id = None,  # noqa: A002  the word of the domain
     columns: o.Columns = None,
     exclude: o.Exclude = None,

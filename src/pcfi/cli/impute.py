@@ -64,23 +64,36 @@ def impute(
     output: Annotated[
         str,
         typer.Option(
-            "--output", "-o", help="Where the filled table goes; - is standard output.", rich_help_panel=o.OUTPUT
+            "--output",
+            "-o",
+            help="Where the filled table goes; - is standard output.",
+            metavar="FILE",
+            rich_help_panel=o.OUTPUT,
         ),
     ],
     confidence: Annotated[
-        str | None, typer.Option(help="File for the confidence of every cell.", rich_help_panel=o.OUTPUT)
+        str | None,
+        typer.Option(help="File for the confidence of every cell.", metavar="FILE", rich_help_panel=o.OUTPUT),
     ] = None,
     confidence_columns: Annotated[
         bool,
         typer.Option("--confidence-columns", help="Confidence as columns of the output.", rich_help_panel=o.OUTPUT),
     ] = False,
-    hops: Annotated[str | None, typer.Option(help="File for the hops of every cell.", rich_help_panel=o.OUTPUT)] = None,
-    report: Annotated[str | None, typer.Option(help="File for the report, .html.", rich_help_panel=o.OUTPUT)] = None,
+    hops: Annotated[
+        str | None, typer.Option(help="File for the hops of every cell.", metavar="FILE", rich_help_panel=o.OUTPUT)
+    ] = None,
+    report: Annotated[
+        str | None, typer.Option(help="File for the report, .html.", metavar="FILE", rich_help_panel=o.OUTPUT)
+    ] = None,
     facts: Annotated[
-        str | None, typer.Option(help="File for the facts of the report, .json.", rich_help_panel=o.OUTPUT)
+        str | None,
+        typer.Option(help="File for the facts of the report, .json.", metavar="FILE", rich_help_panel=o.OUTPUT),
     ] = None,
     to: Annotated[
-        str, typer.Option(help=f"Format of standard output: {o.listed(STREAM_FORMATS)}.", rich_help_panel=o.OUTPUT)
+        str,
+        typer.Option(
+            help=f"Format of standard output: {o.listed(STREAM_FORMATS)}.", metavar="FORMAT", rich_help_panel=o.OUTPUT
+        ),
     ] = "csv",
     force: o.Force = False,
     id: o.Id = None,  # noqa: A002  the word of the domain
@@ -146,8 +159,10 @@ def impute(
         with told.stage("impute"):
             result = pcfi.impute(loaded.table, loaded.graph, **given, progress=told.progress)
         with told.stage("write"):
-            for what, table in _tables(loaded, result, outputs).items():
-                write_table(_fitting(table, formats[what], loaded), outputs.tables()[what], formats[what], force=force)
+            tables = _tables(loaded, result, outputs)
+            fitting = {what: _fitting(table, formats[what], loaded) for what, table in tables.items()}
+            for what, table in fitting.items():
+                write_table(table, outputs.tables()[what], formats[what], force=force)
         tested = _evaluated(told, loaded, given, seed) if evaluate else None
         gathered = (
             _report(told, loaded, result, outputs, (nodes, edges), given, tested)
@@ -163,9 +178,9 @@ def _tables(loaded: Loaded, result: Any, outputs: Outputs) -> dict[str, Any]:
     """The tables to write: values, confidence, hops."""
     found = {"values": result.values}
     kept = [name for name in result.values.column_names if name in {loaded.nodes.id, *_filled(loaded)}]
-    if result.confidence is None and (outputs.confidence or outputs.confidence_columns):
+    if (outputs.confidence or outputs.confidence_columns) and result.confidence is None:
         raise ParameterError(f"--confidence: the method {result.method} has no confidence; pcfi has")
-    if result.hops is None and outputs.hops:
+    if outputs.hops and result.hops is None:
         raise ParameterError(f"--hops: the method {result.method} does not search the graph; pcfi and fp do")
     if outputs.confidence_columns:
         for name in _filled(loaded):

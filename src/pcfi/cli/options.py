@@ -44,67 +44,113 @@ Id = Annotated[
     typer.Option(
         "--id",
         help="Column of node ids. Default: named id, node or node_id; else the first of unique texts; else rows.",
+        metavar="COLUMN",
         rich_help_panel=COLUMNS,
     ),
 ]
 Columns = Annotated[
     list[str] | None,
-    typer.Option(help="Channels, as in age,income; may be repeated. Default: all numbers.", rich_help_panel=COLUMNS),
+    typer.Option(
+        help="Channels, as in age,income; may be repeated. Default: all numbers.",
+        metavar="COLUMN,...",
+        rich_help_panel=COLUMNS,
+    ),
 ]
 Exclude = Annotated[
     list[str] | None,
-    typer.Option(help="Columns of numbers that are no channels: labels, say.", rich_help_panel=COLUMNS),
+    typer.Option(
+        help="Columns of numbers that are no channels: labels, say.", metavar="COLUMN,...", rich_help_panel=COLUMNS
+    ),
 ]
 Categorical = Annotated[
-    list[str] | None, typer.Option(help="Columns of categories to fill as well.", rich_help_panel=COLUMNS)
+    list[str] | None,
+    typer.Option(help="Columns of categories to fill as well.", metavar="COLUMN,...", rich_help_panel=COLUMNS),
 ]
 MissingValue = Annotated[
     list[str] | None,
-    typer.Option("--missing-value", help="Means missing, as null and NaN do: -999, say.", rich_help_panel=COLUMNS),
+    typer.Option(
+        "--missing-value",
+        help="Means missing, as null and NaN do: -999, say.",
+        metavar="VALUE",
+        rich_help_panel=COLUMNS,
+    ),
 ]
 SourceColumn = Annotated[
     str | None,
-    typer.Option("--source", help="Edge column where an edge begins. Default: by its name.", rich_help_panel=COLUMNS),
+    typer.Option(
+        "--source",
+        help="Edge column where an edge begins. Default: by its name.",
+        metavar="COLUMN",
+        rich_help_panel=COLUMNS,
+    ),
 ]
 TargetColumn = Annotated[
     str | None,
-    typer.Option("--target", help="Edge column where it ends. Default: by its name.", rich_help_panel=COLUMNS),
+    typer.Option(
+        "--target", help="Edge column where it ends. Default: by its name.", metavar="COLUMN", rich_help_panel=COLUMNS
+    ),
 ]
 WeightColumn = Annotated[
     str | None,
-    typer.Option("--weight", help="Edge column of weights. Default: weight, if there is one.", rich_help_panel=COLUMNS),
+    typer.Option(
+        "--weight",
+        help="Edge column of weights. Default: weight, if there is one.",
+        metavar="COLUMN",
+        rich_help_panel=COLUMNS,
+    ),
 ]
 UnknownIds = Annotated[
     str,
     typer.Option(
-        "--unknown-ids", help="An edge that names an unknown node: error or drop it.", rich_help_panel=COLUMNS
+        "--unknown-ids",
+        help="An edge that names an unknown node: error or drop it.",
+        metavar="POLICY",
+        rich_help_panel=COLUMNS,
     ),
 ]
 Method = Annotated[
     str | None,
-    typer.Option(help=f"One of {listed(METHODS)}.{_default('method')}", rich_help_panel=FILLING),
+    typer.Option(help=f"One of {listed(METHODS)}.{_default('method')}", metavar="NAME", rich_help_panel=FILLING),
 ]
 Alpha = Annotated[
     str | None,
-    typer.Option(help=f"Confidence falls by this factor with every hop.{_default('alpha')}", rich_help_panel=FILLING),
+    typer.Option(
+        help=f"Confidence falls by this factor with every hop.{_default('alpha')}",
+        metavar="NUMBER",
+        rich_help_panel=FILLING,
+    ),
 ]
 Beta = Annotated[
     str | None,
-    typer.Option(help=f"How strongly channels share with each other.{_default('beta')}", rich_help_panel=FILLING),
+    typer.Option(
+        help=f"How strongly channels share with each other.{_default('beta')}",
+        metavar="NUMBER",
+        rich_help_panel=FILLING,
+    ),
 ]
 Objective = Annotated[
     str | None,
-    typer.Option(help="What the result is for: values or representation.", rich_help_panel=FILLING),
+    typer.Option(
+        help="What the result is for: values or representation.",
+        hidden="objective" not in DEFAULTS,
+        metavar="NAME",
+        rich_help_panel=FILLING,
+    ),
 ]
 Steps = Annotated[
     int | None,
-    typer.Option(help="Diffuse for so many steps, as the paper does. Default: until settled.", rich_help_panel=FILLING),
+    typer.Option(
+        help="Diffuse for so many steps, as the paper does. Default: until settled.",
+        metavar="NUMBER",
+        rich_help_panel=FILLING,
+    ),
 ]
 Rtol = Annotated[
     float | None,
     typer.Option(
         help="Settled: a further step would move no cell by more than this part of its channel's range. "
         f"Default: {DEFAULTS['solver'].rtol:g}.",
+        metavar="NUMBER",
         rich_help_panel=FILLING,
     ),
 ]
@@ -112,6 +158,7 @@ MaxSteps = Annotated[
     int | None,
     typer.Option(
         help=f"Give up settling after so many steps. Default: {DEFAULTS['solver'].max_steps}.",
+        metavar="NUMBER",
         rich_help_panel=FILLING,
     ),
 ]
@@ -123,6 +170,7 @@ Unreachable = Annotated[
     str | None,
     typer.Option(
         help=f"What a cell gets that no source can reach: {listed(UNREACHABLE_POLICIES)}.{_default('unreachable')}",
+        metavar="POLICY",
         rich_help_panel=FILLING,
     ),
 ]
@@ -130,9 +178,14 @@ Directed = Annotated[
     bool | None,
     typer.Option("--directed", help="Values flow only along the direction of the edges.", rich_help_panel=FILLING),
 ]
-Seed = Annotated[int, typer.Option(help="Seed of everything that is drawn at random.", rich_help_panel=RUNNING)]
+Seed = Annotated[
+    int, typer.Option(help="Seed of everything that is drawn at random.", metavar="NUMBER", rich_help_panel=RUNNING)
+]
 Threads = Annotated[
-    int | None, typer.Option(help="Threads to use. Default: all cores.", show_default=False, rich_help_panel=RUNNING)
+    int | None,
+    typer.Option(
+        help="Threads to use. Default: all cores.", show_default=False, metavar="NUMBER", rich_help_panel=RUNNING
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but warnings.", rich_help_panel=RUNNING)]
 Json = Annotated[bool, typer.Option("--json", help="Print facts for machines, as JSON.", rich_help_panel=RUNNING)]

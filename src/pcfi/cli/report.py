@@ -16,7 +16,7 @@ def report(
         Path, typer.Argument(metavar="FACTS", help="A file that pcfi impute --facts wrote.", show_default=False)
     ],
     output: Annotated[
-        str, typer.Option("--output", "-o", help="Where the report goes; - is standard output.")
+        str, typer.Option("--output", "-o", metavar="FILE", help="Where the report goes; - is standard output.")
     ] = "report.html",
     force: o.Force = False,
     quiet: o.Quiet = False,

@@ -10,7 +10,8 @@ from pcfi.optional import load
 
 def chart_library() -> str:
     """The script; putting it together takes seconds, so it is kept in the user's cache."""
-    place = _cache() / f"charts-{version('vl-convert-python')}.js"
+    cache = load("platformdirs", "a report", "cli").user_cache_path("pcfi")
+    place: Path = cache / f"charts-{version('vl-convert-python')}.js"
     with suppress(OSError, UnicodeDecodeError):
         return place.read_text(encoding="utf-8")
     bundle = load("vl_convert", "a report", "cli").javascript_bundle("window.vegaEmbed = vegaEmbed;")
@@ -18,11 +19,6 @@ def chart_library() -> str:
     with suppress(OSError):
         _keep(script, place)
     return script
-
-
-def _cache() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "pcfi"
 
 
 def _keep(script: str, place: Path) -> None:
