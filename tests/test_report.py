@@ -86,6 +86,7 @@ def test_the_page_is_one_small_file_without_foreign_html(facts):
     assert not any(f'{attribute}="http' in page for attribute in ("src", "href"))
 
 
+@pytest.mark.filterwarnings("ignore::pcfi.UnreachableWarning")
 def test_summary_says_what_happened(facts):
     said = " ".join(summary(facts))
     assert f"{facts.n_missing:,} of 120 cells" in said

@@ -74,8 +74,7 @@ def evaluate(
     if not hidden.any():
         raise FeatureError("there are too few known cells to hide some of them: every channel needs at least two")
     left = np.where(hidden, np.nan, features)
-    unit = np.nanstd(np.where(np.isnan(features).all(axis=0), 0.0, features), axis=0, dtype=np.float64)
-    unit = np.where(unit > 0, unit, 1.0)
+    unit = _spread(features)
     hops = count_hops(read_problem(left, graph, directed=graph.directed))
     further = {name: value for name, value in (options or {}).items() if name not in ("method", "unreachable")}
     rows = []
@@ -85,7 +84,7 @@ def evaluate(
             warnings.simplefilter("ignore", PcfiWarning)  # about cells that are missing anyway
             filled = impute(left, graph, method=method, progress=progress, **further).values
         seconds = time.perf_counter() - start
-        rows.append(_judge(method, (filled - features) / unit, hidden, hops, seconds))
+        rows.append(_judge(method, filled / unit - features / unit, hidden, hops, seconds))
     return Evaluation(int(hidden.sum()), how, seed, tuple(rows))
 
 
@@ -108,6 +107,15 @@ def hide(features: Array, share: float, rng: np.random.Generator) -> tuple[Array
         chosen = rng.permutation(nodes)[: max(1, round(share * len(nodes)))] if len(nodes) > 1 else nodes[:0]
         hidden[np.ix_(chosen, channels)] = True
     return hidden, how
+
+
+def _spread(features: Array) -> Array:
+    """Standard deviation of the known cells of each channel; 1 if that is 0."""
+    known = np.where(np.isnan(features).all(axis=0), 0.0, features)
+    size = np.nanmax(np.abs(known), axis=0)
+    size = np.where(size > 0, size, 1.0)  # squares of huge numbers would overflow
+    spread = size * np.nanstd(known / size, axis=0, dtype=np.float64)
+    return np.where(spread > 0, spread, 1.0)
 
 
 def _judge(method: str, errors: Array, hidden: Array, hops: Hops, seconds: float) -> MethodError:

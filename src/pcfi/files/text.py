@@ -24,11 +24,7 @@ def read_text(source: Source, *, as_text: Collection[str] = (), missing: Sequenc
     table = _read(source, convert)
     if table.num_rows == 0:
         raise FileError(f"{source.words} has a header but no rows")
-    guessed = [
-        field.name
-        for field in table.schema
-        if not (_is_number(field.type) or pa.types.is_string(field.type) or pa.types.is_null(field.type))
-    ]
+    guessed = [field.name for field in table.schema if pa.types.is_temporal(field.type)]
     if guessed:  # dates and times pass through as they are written
         return read_text(source, as_text={*as_text, *guessed}, missing=missing)
     return table
@@ -41,7 +37,7 @@ def header(source: Source) -> list[str]:
     from pyarrow import csv
 
     options = csv.ReadOptions(block_size=BLOCK)
-    with source.arrow() as stream, csv.open_csv(stream, options, _parse(source), _all_text()) as reader:
+    with source.arrow() as stream, csv.open_csv(stream, options, _parse(source)) as reader:
         names = list(reader.schema.names)
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     if twice:
@@ -51,12 +47,6 @@ def header(source: Source) -> list[str]:
             f"{source.words} begins with numbers ({', '.join(names[:3])}, ...): its first line must name the columns"
         )
     return names
-
-
-def _all_text() -> Any:
-    from pyarrow import csv
-
-    return csv.ConvertOptions(timestamp_parsers=["never matches"])
 
 
 def _read(source: Source, convert: Any) -> Any:
@@ -70,12 +60,6 @@ def _parse(source: Source) -> Any:
     from pyarrow import csv
 
     return csv.ParseOptions(delimiter=DELIMITERS[source.format.name], newlines_in_values=True)
-
-
-def _is_number(kind: Any) -> bool:
-    from pyarrow import types
-
-    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
 
 
 def refuse_mixed(table: Any, name: str, source: Source) -> None:

@@ -192,9 +192,10 @@ def _read(hint: Any, value: Any, where: str) -> Any:
         if not isinstance(value, list):
             raise FileError(f"{where} must be a list, got {type(value).__name__}")
         hints = [inner[0]] * len(value) if inner[-1] is Ellipsis else inner
-        return tuple(
-            _read(one, part, f"{where}[{place}]") for place, (one, part) in enumerate(zip(hints, value, strict=False))
-        )
+        if len(hints) != len(value):
+            raise FileError(f"{where} must have {len(hints)} parts, got {len(value)}")
+        parts = enumerate(zip(hints, value, strict=True))
+        return tuple(_read(one, part, f"{where}[{place}]") for place, (one, part) in parts)
     kind = origin or hint
     if kind is Any or isinstance(value, kind) or (kind is float and isinstance(value, int)):
         return value
