@@ -1,6 +1,7 @@
 """Screenshots of the terminal and the report, for README and docs. Run `python docs/screenshots.py`; needs Chromium."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -38,10 +39,11 @@ def main() -> None:
         folder = Path(name)
         draw_terminal(run_demo(folder), folder / "terminal.svg")
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        tab = browser.new_page(viewport={"width": 1280, "height": 1000})
+        size = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', (folder / "terminal.svg").read_text(encoding="utf-8"))
+        tab = browser.new_page(viewport={"width": round(float(size[1])), "height": round(float(size[2]))})
         tab.goto((folder / "terminal.svg").as_uri())
-        tab.locator("svg").first.screenshot(path=PICTURES / "terminal.png")
-        for target, width, height, scheme in (("report", 1200, 1150, "light"), ("report-phone", 390, 1150, "dark")):
+        tab.screenshot(path=PICTURES / "terminal.png")
+        for target, width, height, scheme in (("report", 1200, 1500, "light"), ("report-phone", 390, 1150, "dark")):
             context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
             tab = context.new_page()
             tab.goto((folder / "demo.html").as_uri())

@@ -55,6 +55,15 @@ def test_facts_are_those_of_the_imputation(facts):
     assert sorted(facts.picture.edges) == sorted((min(a, b), max(a, b)) for a, b in ring().T.tolist())
 
 
+def test_the_chart_of_confidence_says_how_many_cells_have_at_least_that_much(facts):
+    result, missing = pcfi.impute(features(), ring()), np.isnan(features())
+    shown = next(chart for chart in charts(facts) if chart.name == "confidence").spec["data"]["values"]
+    for point in shown:
+        share = (result.confidence[missing] >= point["confidence"]).mean()
+        assert point["share"] == pytest.approx(share)
+    assert (shown[0]["confidence"], shown[-1]["confidence"]) == (1.0, 0.0)
+
+
 def test_facts_survive_json(facts):
     assert Facts.from_json(facts.to_json()) == facts
 

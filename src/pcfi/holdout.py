@@ -19,6 +19,7 @@ from pcfi.problem import read_problem
 Array = npt.NDArray[Any]
 
 SHARE = 0.1  # of the known cells
+UNIT = "standard deviations of the channel (1 is about as good as its mean)"
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class ErrorAtHops:
 
 @dataclass(frozen=True)
 class MethodError:
-    """Error of a method on hidden cells, with channels in units of the standard deviation of their known cells."""
+    """Error of a method on hidden cells."""
 
     method: str
     rmse: float
@@ -49,6 +50,7 @@ class Evaluation:
     how: str
     seed: int
     methods: tuple[MethodError, ...]
+    unit: str = UNIT
 
 
 def evaluate(
@@ -84,7 +86,7 @@ def evaluate(
             warnings.simplefilter("ignore", PcfiWarning)  # about cells that are missing anyway
             filled = impute(left, graph, method=method, progress=progress, **further).values
         seconds = time.perf_counter() - start
-        rows.append(_judge(method, filled / unit - features / unit, hidden, hops, seconds))
+        rows.append(judge(method, filled / unit - features / unit, hidden, hops, seconds))
     return Evaluation(int(hidden.sum()), how, seed, tuple(rows))
 
 
@@ -118,7 +120,8 @@ def _spread(features: Array) -> Array:
     return np.where(spread > 0, spread, 1.0)
 
 
-def _judge(method: str, errors: Array, hidden: Array, hops: Hops, seconds: float) -> MethodError:
+def judge(method: str, errors: Array, hidden: Array, hops: Hops, seconds: float) -> MethodError:
+    """The error of a method, overall and by hops, from the errors of all cells and the mask of those that count."""
     wrong = errors[hidden].astype(np.float64)
     codes = np.minimum(hops.codes, hops.n_levels + 1)[:, hops.patterns][hidden]
     counts = np.bincount(codes, minlength=hops.n_levels + 2)

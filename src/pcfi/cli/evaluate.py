@@ -93,7 +93,7 @@ def show(told: Session, found: Evaluation) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    title = f"Error on {counted(found.n_hidden, 'hidden cell')} ({found.how}), in standard deviations of the channel"
+    title = f"Error on {counted(found.n_hidden, 'hidden cell')} ({found.how}), in {found.unit}"
     table = Table(title=title, title_justify="left", title_style="bold")
     hops = sorted({at.hops for one in found.methods for at in one.by_hops if at.hops is not None})[:6]
     for name in ("method", "RMSE", "MAE", *(f"{hop} hop{'s' if hop > 1 else ''}" for hop in hops), "time"):

@@ -21,6 +21,7 @@ class Chart:
     head: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
     choices: tuple[str, ...] = ()  # what a chart with a choice lets the reader choose
+    chosen: int = 0
 
 
 def charts(facts: Facts) -> list[Chart]:
@@ -159,6 +160,8 @@ def _confidence(facts: Facts) -> Chart | None:
     for one in having:
         reached += one.n_cells
         values.append({"confidence": one.confidence or 0.0, "share": reached / total})
+    if values[-1]["confidence"] > 0:
+        values.append({"confidence": 0.0, "share": 1.0})
     encoding = {
         "x": _axis("confidence", "quantitative", "confidence of at least", scale={"domain": [0, 1]}),
         "y": _axis("share", "quantitative", "missing cells", axis={"format": "%"}, scale={"domain": [0, 1]}),
@@ -167,7 +170,8 @@ def _confidence(facts: Facts) -> Chart | None:
             _axis("share", "quantitative", "of the missing cells", format=".1%"),
         ],
     }
-    mark = {"type": "area", "interpolate": "step", "line": True, "point": True, "opacity": 0.35, "tooltip": True}
+    # between two confidences that occur, the share is that of the higher one
+    mark = {"type": "area", "interpolate": "step-before", "line": True, "point": True, "opacity": 0.35, "tooltip": True}
     rows = tuple((f"{one['confidence']:.3g}", _percent(one["share"])) for one in values[1:])
     head = ("confidence of at least", "missing cells")
     return Chart("confidence", "How confident", words, _spec(words, values, mark, encoding), head, rows)
@@ -177,6 +181,7 @@ def _distributions(facts: Facts) -> Chart | None:
     shown = [one for one in facts.channels if one.histogram is not None]
     if not shown:
         return None
+    chosen = _most_telling(shown)
     words = "Distribution of the known values of a channel, and of the values filled in."
     if len(shown) < len(facts.channels):
         words += f" The {len(shown)} channels with the most missing cells can be chosen."
@@ -203,10 +208,18 @@ def _distributions(facts: Facts) -> Chart | None:
         values,
         {"type": "bar", "opacity": 0.6, "tooltip": True},
         encoding,
-        params=[{"name": "choice", "value": 0}],
+        params=[{"name": "choice", "value": chosen}],
         transform=[{"filter": "datum.channel === choice"}],
     )
-    return Chart("distributions", "Before and after", words, spec, choices=tuple(one.name for one in shown))
+    return Chart(
+        "distributions", "Before and after", words, spec, choices=tuple(one.name for one in shown), chosen=chosen
+    )
+
+
+def _most_telling(channels: Sequence[ChannelFacts]) -> int:
+    """The first channel that fills the most bins: a constant one shows nothing."""
+    bins = [sum(count > 0 for count in one.histogram.known) if one.histogram else 0 for one in channels]
+    return bins.index(max(bins))
 
 
 def _errors(facts: Facts) -> Chart | None:
@@ -215,7 +228,7 @@ def _errors(facts: Facts) -> Chart | None:
     methods = facts.evaluation.methods
     words = (
         f"Error of each method on {facts.evaluation.n_hidden:,} known cells that were hidden ({facts.evaluation.how}), "
-        "in standard deviations of the channel. Smaller is better; 1 is about as good as the mean."
+        f"in {facts.evaluation.unit}. Smaller is better."
     )
     values = [{"method": one.method, "error": one.rmse, "mae": one.mae} for one in methods]
     encoding = {
