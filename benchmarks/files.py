@@ -24,8 +24,8 @@ from pcfi.cli.app import app
 from pcfi.cli import session
 
 def field(name):
-    line = next(line for line in open("/proc/self/status") if line.startswith(name))
-    return int(line.split()[1]) * 1024
+    with open("/proc/self/status") as status:
+        return int(next(line for line in status if line.startswith(name)).split()[1]) * 1024
 
 peaks, stage = {}, session.Session.stage
 
@@ -33,7 +33,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def watched(self, name):
-    open("/proc/self/clear_refs", "w").write("5")  # the peak starts again from here
+    with open("/proc/self/clear_refs", "w") as peak:
+        peak.write("5")  # the peak starts again from here
     with stage(self, name):
         yield
     peaks[name] = field("VmHWM")

@@ -45,7 +45,7 @@ class Commands(TyperGroup):
 def load_command(name: str) -> Any:
     """A subcommand, from the `command` of its module: the function and what typer has to know about it."""
     function, settings = import_module(COMMANDS[name].module).command
-    alone = typer.Typer(add_completion=False)
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
     alone.command(name, context_settings=_CONTEXT, **settings)(function)
     return typer.main.get_command(alone)
 

@@ -13,6 +13,22 @@ from pcfi.errors import ParameterError, PcfiError
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
 
+class GroupedCommand(TyperCommand):
+    """A command whose plain help has a section for each group of options; drawing boxes would take twice the time."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the sections, in the order in which they first appear."""
+        sections: dict[str, list[Any]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                usual = "Files" if parameter.param_type_name == "argument" else "Help"
+                sections.setdefault(getattr(parameter, "rich_help_panel", None) or usual, []).append(record)
+        for name, records in sections.items():
+            with formatter.section(name):
+                formatter.write_dl(records)
+
+
 class ListCommand(TyperCommand):
     """A command whose list options take several values: `--systems pcfi fp` is `--systems pcfi --systems fp`."""
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from pcfi.cli import options as o
+from pcfi.cli.arguments import GroupedCommand
 from pcfi.cli.session import Session, session
 from pcfi.errors import FileError
 from pcfi.files.formats import Format
@@ -119,4 +120,4 @@ def _leave(told: Session, digits: Any, folder: Path) -> None:
     )
 
 
-command: tuple[Any, dict[str, Any]] = demo, {}
+command: tuple[Any, dict[str, Any]] = demo, {"cls": GroupedCommand}

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from pcfi.cli import options as o
-from pcfi.cli.arguments import names
+from pcfi.cli.arguments import GroupedCommand, names
 from pcfi.cli.loading import EdgeColumns, load
 from pcfi.cli.session import Session, session
 from pcfi.errors import FileError, counted
@@ -107,4 +107,4 @@ def show(told: Session, found: Evaluation) -> None:
     told.show(table)
 
 
-command: tuple[Any, dict[str, Any]] = evaluate, {}
+command: tuple[Any, dict[str, Any]] = evaluate, {"cls": GroupedCommand}

@@ -11,7 +11,7 @@ import typer
 
 import pcfi
 from pcfi.cli import options as o
-from pcfi.cli.arguments import names
+from pcfi.cli.arguments import GroupedCommand, names
 from pcfi.cli.loading import EdgeColumns, Loaded, load
 from pcfi.cli.session import Session, session
 from pcfi.errors import FileError, ParameterError, counted
@@ -275,4 +275,4 @@ def _summary(result: Any, outputs: Outputs) -> str:
     return "\n".join([*lines, *(f"Wrote {path}" for path in written)])
 
 
-command: tuple[Any, dict[str, Any]] = impute, {}
+command: tuple[Any, dict[str, Any]] = impute, {"cls": GroupedCommand}

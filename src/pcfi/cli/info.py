@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from pcfi.cli import options as o
-from pcfi.cli.arguments import names
+from pcfi.cli.arguments import GroupedCommand, names
 from pcfi.cli.loading import EdgeColumns, Loaded, load
 from pcfi.cli.session import Session, session
 from pcfi.errors import counted
@@ -189,4 +189,4 @@ def _few_hops(found: Info) -> list[tuple[str, int]]:
     return rows + [(one.words, one.n_cells) for one in found.hops if one.hops is None]
 
 
-command: tuple[Any, dict[str, Any]] = info, {}
+command: tuple[Any, dict[str, Any]] = info, {"cls": GroupedCommand}

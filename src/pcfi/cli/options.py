@@ -11,7 +11,7 @@ from pcfi.errors import ParameterError
 from pcfi.parameters import METHODS, UNREACHABLE_POLICIES
 
 DEFAULTS = {name: parameter.default for name, parameter in signature(pcfi.impute).parameters.items()}
-FILES, COLUMNS, FILLING, OUTPUT, RUNNING = "Files", "Columns", "Filling", "Output", "Running"
+COLUMNS, FILLING, OUTPUT, RUNNING = "Columns", "Filling", "Output", "Running"
 
 
 def _default(name: str) -> str:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from pcfi.cli import options as o
+from pcfi.cli.arguments import GroupedCommand
 from pcfi.cli.session import session
 from pcfi.errors import FileError
 from pcfi.files.writing import check_output, write_text
@@ -37,4 +38,4 @@ def report(
             told.show(f"Wrote {output}")
 
 
-command: tuple[Any, dict[str, Any]] = report, {}
+command: tuple[Any, dict[str, Any]] = report, {"cls": GroupedCommand}
