@@ -226,7 +226,7 @@ def described(nodes: Nodes, path: str) -> str:
 def shown(names: Sequence[str], most: int = 6) -> str:
     """A few names of a list.
 
-    >>> shown(["a", "b", "c"], 2)
-    'a, b, ... c'
+    >>> shown(["a", "b", "c", "d"], 2)
+    'a, b, ... d'
     """
     return ", ".join(names) if len(names) <= most + 1 else ", ".join([*names[:most], f"... {names[-1]}"])
