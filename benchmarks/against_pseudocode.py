@@ -95,7 +95,7 @@ def compare(name: str, kind: str, rate: float) -> dict[str, object]:
 if __name__ == "__main__":
     answer(
         "against_pseudocode",
-        [compare(name, kind, 0.995) for name in ("Cora", "PubMed") for kind in ("structural", "uniform")],
+        (compare(name, kind, 0.995) for name in ("Cora", "PubMed") for kind in ("structural", "uniform")),
         alpha=ALPHA,
         beta=BETA,
     )

@@ -53,12 +53,12 @@ def main() -> None:
     parser.add_argument("--datasets", nargs="+", default=DATASETS)
     parser.add_argument("--rates", nargs="+", type=float, default=[0.995, 0.9, 0.5])
     chosen = parser.parse_args()
-    rows = [
+    rows = (
         compare(name, kind, rate)
         for rate in chosen.rates
         for kind in ("structural", "uniform")
         for name in chosen.datasets
-    ]
+    )
     answer("against_pyg", rows, alpha=ALPHA, beta=BETA)
 
 

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -116,13 +116,15 @@ def machine() -> dict[str, Any]:
     }
 
 
-def answer(name: str, rows: list[dict[str, Any]], **facts: Any) -> None:
-    """Write the result of a benchmark to results/<name>.json, and print it."""
+def answer(name: str, rows: Iterable[dict[str, Any]], **facts: Any) -> None:
+    """Write the result of a benchmark to results/<name>.json, row by row as they come, and print it."""
     RESULTS.mkdir(exist_ok=True)
-    text = json.dumps({"machine": machine(), **facts, "rows": rows}, indent=1, default=float)
     target = RESULTS / f"{name}.json"
     scratch = target.with_suffix(".tmp")
-    scratch.write_text(text + "\n")
-    scratch.replace(target)
+    found: list[dict[str, Any]] = []
     for row in rows:
+        found.append(row)
+        text = json.dumps({"machine": machine(), **facts, "rows": found}, indent=1, default=float)
+        scratch.write_text(text + "\n")
+        scratch.replace(target)
         print(name, row, flush=True)

@@ -95,8 +95,8 @@ def compare(dataset: str, missing: str, rate: float, seeds: int) -> dict[str, An
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--datasets", nargs="+", default=["Cora", "CiteSeer"])
-    parser.add_argument("--rates", nargs="+", type=float, default=[0.995, 0.5])
+    parser.add_argument("--datasets", nargs="+", default=["Cora"])
+    parser.add_argument("--rates", nargs="+", type=float, default=[0.995])
     parser.add_argument("--splits", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
     chosen = parser.parse_args()

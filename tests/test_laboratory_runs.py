@@ -94,6 +94,7 @@ def test_defaults_are_complete_and_allowed():
         ({"system": "gcnmf", "task": "links"}, {"hidden": 32, "latent": 16, "weight_decay": 0.0}),
         ({"system": "fp"}, {"steps": 40}),
         ({"system": "full", "task": "links"}, {"learning_rate": 0.001}),
+        ({"system": "full", "task": "links", "dataset": "PubMed"}, {"learning_rate": 0.01}),
     ],
 )
 def test_defaults_are_the_papers(changes, expected):

@@ -143,8 +143,7 @@ SYSTEMS: dict[str, System] = {
             **_DIFFUSION,
         },
     ),
-    # 0.001 does better on validation than the 0.01 of the others, which makes full features overfit
-    "full": System("Full features", "imputing:Full", parameters=_CENTER, training={"links": {"learning_rate": 0.001}}),
+    "full": System("Full features", "imputing:Full", parameters=_CENTER),
 }
 
 
@@ -165,11 +164,13 @@ def default_parameters(run: Run) -> dict[str, Any]:
     """
     system = SYSTEMS[run.system]
     defaults = {name: parameter.default for name, parameter in parameters_of(run).items()}
-    arxiv, amazon = run.dataset == "OGBN-Arxiv", run.dataset in ("Photo", "Computers")
+    arxiv = run.dataset == "OGBN-Arxiv"
+    # by validation: at 0.01, full features overfit on Cora and CiteSeer; on PubMed 0.001 has not learned enough
+    slow = run.dataset in ("Photo", "Computers") or (run.system == "full" and run.dataset != "PubMed")
     known = {
         "hidden": 256 if arxiv else 64,
         "jumping": arxiv,
-        "learning_rate": 0.001 if amazon else 0.01,
+        "learning_rate": 0.001 if slow else 0.01,
         "self_loops": run.task == "classification",  # the split of the edges drops them
     }
     if run.system == "pcfi":

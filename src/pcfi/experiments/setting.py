@@ -100,7 +100,7 @@ def normalized_adjacency(edges: Array, n_nodes: int) -> Any:
     from scipy import sparse
 
     nodes = np.arange(n_nodes)
-    row, column = np.concatenate([edges[0], nodes]), np.concatenate([edges[1], nodes])
+    row, column = np.concatenate([edges, [nodes, nodes]], axis=1).astype(np.int32)
     scale = 1 / np.sqrt(np.bincount(row, minlength=n_nodes))
     weights = (scale[row] * scale[column]).astype(np.float32)
     return sparse.coo_array((weights, (row, column)), shape=(n_nodes, n_nodes)).tocsr()
