@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCHMARKS := against_pyg against_pseudocode settled_against_fixed large_graphs growth limit node_order hops \
-	first_call training tabular tabular_held_out tabular_settings neighbor_search scale scale_cost tuning
+	first_call files training tabular tabular_held_out tabular_settings neighbor_search scale scale_cost tuning
 
 # A copy of the paper's data sets, when they lie beside the repository; else they are downloaded when needed.
 SHARED := $(wildcard ../shared/data)
@@ -16,7 +16,7 @@ endif
 .PHONY: help demo test check format bench docs clean
 
 help:
-	@echo "make demo     fill in removed images of handwritten digits; writes demo.png"
+	@echo "make demo     fill in removed images of handwritten digits; writes demo.png and demo.html"
 	@echo "make test     lint, types, layers and all tests"
 	@echo "make check    lint, types and layers only"
 	@echo "make format   format the code"
@@ -34,7 +34,7 @@ $(READY): pyproject.toml constraints.txt
 	chmod -R u+w $@
 
 demo: $(READY)
-	$(BIN)/python -m pcfi.demo
+	$(BIN)/pcfi demo
 
 check: $(READY)
 	$(BIN)/ruff check .
@@ -61,5 +61,5 @@ bench: $(READY) $(DATA)
 	$(BIN)/python benchmarks/tables.py
 
 clean:
-	rm -rf $(VENV) .data .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis demo.png
+	rm -rf $(VENV) .data .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis demo.png demo.html
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,9 +1,13 @@
-"""Every Python example in README and docs runs as written and prints what it says; links lead somewhere."""
+"""Every example in README and docs runs as written, and prints what it says; links lead somewhere."""
 
 import re
+import shlex
 
 import pytest
-from examples import PAGES, outputs
+from examples import FENCE, PAGES, outputs
+from typer.testing import CliRunner
+
+from pcfi.cli.app import COMMANDS, app
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -17,3 +21,29 @@ def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), target
+
+
+@pytest.fixture(scope="module")
+def demo_files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("documents")
+    assert CliRunner().invoke(app, ["demo", "--out", str(folder), "--write", str(folder / "demo-files")]).exit_code == 0
+    return folder
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.parent.name == "commands"], ids=lambda page: page.name)
+def test_commands_run_as_written(page, demo_files, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "demo-files").symlink_to(demo_files / "demo-files")
+    commands = [
+        line for language, code in FENCE.findall(page.read_text()) if language == "sh" for line in code.splitlines()
+    ]
+    assert commands
+    for command in commands:
+        program, *arguments = shlex.split(command)
+        done = CliRunner().invoke(app, arguments)
+        assert (program, done.exit_code) == ("pcfi", 0), f"{command}: {done.stderr}"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_a_page(name):
+    assert any(page.stem == name for page in PAGES)

@@ -1,14 +1,14 @@
-"""The demo: 90 % of the images of handwritten digits are removed and filled in again. Run `python -m pcfi.demo`."""
+"""The demo: 90 % of the images of handwritten digits are removed and filled in again. `pcfi demo` shows it."""
 
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 import pcfi
+from pcfi.optional import load
 
 Array = npt.NDArray[Any]
 
@@ -34,32 +34,33 @@ class Digits:
 
 def load_digits(seed: int = 0) -> Digits:
     """Scikit-learn's digits; each is linked to its nearest neighbours among the full images."""
-    from sklearn.datasets import load_digits as load
+    load("sklearn", "the demo", "demo")
+    from sklearn.datasets import load_digits as load_images
     from sklearn.neighbors import kneighbors_graph
 
-    data = load()
+    data = load_images()
     images = data.data.astype(np.float32)
     edges = kneighbors_graph(images, NEIGHBOURS)
     keep = np.random.default_rng(seed).random(len(images)) >= MISSING_RATE
     return Digits(images, data.target, edges, np.broadcast_to(keep[:, None], images.shape))
 
 
-def compare(digits: Digits) -> tuple[list[tuple[str, float, float]], pcfi.Imputation]:
-    """Error on the removed pixels and time of each method; and the result of the last one, PCFI."""
-    rows = []
+def compare(digits: Digits) -> tuple[list[tuple[str, float, float]], dict[str, pcfi.Imputation]]:
+    """Error on the removed pixels and time of each method; and what each filled in."""
+    rows, results = [], {}
     features, removed = digits.features, ~digits.known
     graph = pcfi.prepare_graph(digits.edges)
     for method in METHODS:
         pcfi.impute(features, graph, method=method, alpha=0.5, beta=0.1)  # compiles or loads the kernels
         start = time.perf_counter()
-        result = pcfi.impute(features, graph, method=method, alpha=0.5, beta=0.1)
+        results[method] = pcfi.impute(features, graph, method=method, alpha=0.5, beta=0.1)
         seconds = time.perf_counter() - start
-        error = float(np.sqrt(np.mean((result.values - digits.images)[removed] ** 2)))
+        error = float(np.sqrt(np.mean((results[method].values - digits.images)[removed] ** 2)))
         rows.append((method, error, seconds))
-    return rows, result
+    return rows, results
 
 
-def draw(digits: Digits, result: pcfi.Imputation, path: Path) -> None:
+def draw(digits: Digits, result: pcfi.Imputation, file: Any) -> None:
     """Original, what was left, what PCFI filled in, and its confidence, for one image of each digit."""
     import matplotlib as mpl
 
@@ -86,7 +87,7 @@ def draw(digits: Digits, result: pcfi.Imputation, path: Path) -> None:
         unit = "hop" if hops[node, 0] == 1 else "hops"
         axis.set_xlabel(f"{hops[node, 0]} {unit}\n{confidence[node, 0]:.3g}")
     figure.suptitle("90 % of the images were removed; PCFI filled them in from the graph")
-    figure.savefig(path, dpi=150, bbox_inches="tight")
+    figure.savefig(file, format="png", dpi=150, bbox_inches="tight")
     plt.close(figure)
 
 
@@ -96,23 +97,32 @@ def _one_of_each(digits: Digits, hops: Array) -> list[int]:
     return [int(np.argmin(np.abs(hops - farther) + 99.0 * (digits.labels != digit))) for digit in range(10)]
 
 
-def main(picture: str = "demo.png") -> None:
-    """Run the demo: print the table, write the picture."""
-    digits = load_digits()
+def channel_names() -> list[str]:
+    """Names of the 64 pixels, by row and column."""
+    return [f"pixel_{row}_{column}" for row in range(8) for column in range(8)]
+
+
+def node_name(digits: Digits, node: int) -> str:
+    """What a node is called in files and reports."""
+    return f"image {node} (a {digits.labels[node]})"
+
+
+def story(digits: Digits) -> str:
+    """What the demo does, in words."""
     n_known = int(digits.known[:, 0].sum())
-    print(
-        f"{len(digits.images):,} images of handwritten digits are the nodes of a graph: each is linked to its\n"
-        f"{NEIGHBOURS} most similar images (by the full images, before any is taken away). The pixels of all\n"
-        f"but {n_known} are then removed, and filled in again from the graph and the images that are left.\n"
+    return (
+        f"{len(digits.images):,} images of handwritten digits are the nodes of a graph: each is linked to its "
+        f"{NEIGHBOURS} most similar images (by the full images, before any is taken away). The pixels of all but "
+        f"{n_known} are then removed, and filled in again from the graph and the images that are left."
     )
-    rows, result = compare(digits)
-    print(f"{'method':<12}{'RMSE on removed pixels':>24}{'time':>12}")
-    for method, error, seconds in rows:
-        print(f"{method:<12}{error:>24.3f}{seconds * 1e3:>9.1f} ms")
-    print(f"\n{result}\n")
-    draw(digits, result, Path(picture))
-    print(f"Look at {picture}: original, what was left, what PCFI filled in, confidence.")
 
 
-if __name__ == "__main__":
-    main()
+def as_tables(digits: Digits) -> tuple[Any, Any]:
+    """The node table (id, the digit, a column per pixel, null where removed) and the edge table, of pyarrow."""
+    import pyarrow as pa
+
+    ids = pa.array([f"image_{node:04d}" for node in range(len(digits.images))])
+    pixels = [pa.array(column, from_pandas=True) for column in digits.features.T]
+    nodes = pa.table([ids, pa.array(digits.labels), *pixels], names=["id", "digit", *channel_names()])
+    edges = digits.edges.tocoo()
+    return nodes, pa.table({"source": ids.take(pa.array(edges.row)), "target": ids.take(pa.array(edges.col))})

@@ -10,6 +10,7 @@ PcfiError
 ├── DatasetError (ValueError)          a data set of the laboratory is not there, or does not serve
 ├── StorageError (ValueError)          no space left on disk; an OSError, too
 ├── ClusterError (ValueError)          the scheduler cannot be reached, or workers die
+├── FileError (ValueError)             a file cannot be read or written
 └── UnsupportedTypeError (TypeError)   a container we do not know
 
 PcfiWarning (UserWarning)
@@ -59,6 +60,10 @@ class StorageError(PcfiError, ValueError, OSError):
 
 class ClusterError(PcfiError, ValueError):
     """The cluster cannot be reached, or its workers die."""
+
+
+class FileError(PcfiError, ValueError):
+    """A file cannot be read, or must not be written."""
 
 
 class UnsupportedTypeError(PcfiError, TypeError):

@@ -1,5 +1,6 @@
 """Arguments of the command line: lists after one option, NAME=VALUE pairs, and errors as one line with an exit code."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -10,6 +11,22 @@ from typer.core import TyperCommand
 from pcfi.errors import ParameterError, PcfiError
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
+
+
+class GroupedCommand(TyperCommand):
+    """A command whose plain help has a section for each group of options; drawing boxes would take twice the time."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the sections, in the order in which they first appear."""
+        sections: dict[str, list[Any]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                usual = "Files" if parameter.param_type_name == "argument" else "Help"
+                sections.setdefault(getattr(parameter, "rich_help_panel", None) or usual, []).append(record)
+        for name, records in sections.items():
+            with formatter.section(name):
+                formatter.write_dl(records)
 
 
 class ListCommand(TyperCommand):
@@ -69,14 +86,67 @@ def literal(text: str) -> Any:
     return text
 
 
+def names(texts: Sequence[str] | None) -> list[str]:
+    """Names given several at a time, as in `--columns age,income`, or one by one; quotes protect a comma.
+
+    >>> names(["age,income", '"a,b"'])
+    ['age', 'income', 'a,b']
+    """
+    import csv
+
+    return [name for row in csv.reader(texts or []) for name in row if name]
+
+
+_CALLS = re.compile(r"pcfi\.frames\.impute\(nodes, edges, (\w+)=([^)]*)\)")
+_OPTIONS = {"channels": "columns"}
+
+
+def in_options(text: str) -> str:
+    """An error of the library in the words of the command line.
+
+    >>> in_options("leave these edges out with pcfi.frames.impute(nodes, edges, unknown_ids='drop')")
+    'leave these edges out with --unknown-ids drop'
+    """
+
+    def option(found: re.Match[str]) -> str:
+        name = _OPTIONS.get(found[1], found[1]).replace("_", "-")
+        value = found[2].strip("'\"[]")
+        return f"--{name}" if value in ("", "...") else f"--{name} {value}"
+
+    text = _CALLS.sub(option, text)
+    text = re.sub(r"\b(unreachable|beta)=", r"--\1 ", text)
+    return re.sub(r"\b(id|channels|categorical)=", lambda found: f"--{_OPTIONS.get(found[1], found[1])}", text)
+
+
 @contextmanager
-def plain_errors() -> Iterator[None]:
-    """Errors on purpose become one line on stderr: exit code 2 for what was asked, 1 for what went wrong."""
+def plain_errors(*, debug: bool = False) -> Iterator[None]:
+    """Errors become one line on stderr: exit code 2 for what was asked, 1 for what went wrong. `debug` lets them be."""
+    if debug:
+        yield
+        return
     try:
         yield
     except ParameterError as error:
-        typer.echo(f"pcfi: {error}", err=True)
-        raise typer.Exit(USAGE) from None
-    except (PcfiError, OSError) as error:
-        typer.echo(f"pcfi: {error}", err=True)
-        raise typer.Exit(FAILED) from None
+        raise _said(in_options(str(error)), USAGE) from None
+    except (PcfiError, OSError, ModuleNotFoundError) as error:
+        if isinstance(error, BrokenPipeError):  # whoever was reading has seen enough
+            raise
+        raise _said(in_options(_one_line(error)), FAILED) from None
+    except MemoryError:
+        raise _said("there is not enough memory for this", FAILED) from None
+    except KeyboardInterrupt:
+        raise _said("interrupted", INTERRUPTED) from None
+    except (typer.Exit, typer.Abort):
+        raise
+    except Exception as error:
+        text = f"unexpected {type(error).__name__}: {_one_line(error)}; --debug shows where"
+        raise _said(text, FAILED) from None
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())
+
+
+def _said(text: str, code: int) -> typer.Exit:
+    typer.echo(f"pcfi: {text}", err=True)
+    return typer.Exit(code)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pcfi.cli.arguments import FAILED, INTERRUPTED, literal, pairs, plain_errors
+from pcfi.cli.arguments import FAILED, INTERRUPTED, ListCommand, literal, pairs, plain_errors
 from pcfi.experiments.catalog import DATASETS, MASKS, SYSTEMS
 from pcfi.experiments.outlines import OUTLINES
 from pcfi.experiments.plans import PLANS, Plan, Selection, plan
@@ -179,3 +179,6 @@ def _show(work: _Work, out: Path) -> None:
             print_table(table, console)
     paths = write(sections, work.store, out)
     typer.echo(f"Tables and figures: {paths[-1]} and {len(paths) - 1} files beside it", err=True)
+
+
+command = reproduce, {"cls": ListCommand, "help": HELP}

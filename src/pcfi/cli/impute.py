@@ -1,0 +1,278 @@
+"""`pcfi impute`: a node file and an edge file -> the node file, filled, with confidence, hops and a report."""
+
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+import pcfi
+from pcfi.cli import options as o
+from pcfi.cli.arguments import GroupedCommand, names
+from pcfi.cli.loading import EdgeColumns, Loaded, load
+from pcfi.cli.session import Session, session
+from pcfi.errors import FileError, ParameterError, counted
+from pcfi.files.formats import OUTPUT_FORMATS, STANDARD, STREAM_FORMATS, Format, format_of
+from pcfi.files.nodes import Wanted
+from pcfi.files.writing import check_output, write_table, write_text
+
+CONFIDENCE = "_confidence"
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What is to be written, and where."""
+
+    values: str
+    stream_format: str
+    confidence: str | None
+    confidence_columns: bool
+    hops: str | None
+    report: str | None
+    facts: str | None
+    force: bool
+
+    def tables(self) -> dict[str, str]:
+        """The files of tables, by what they hold."""
+        named = {"values": self.values, "confidence": self.confidence, "hops": self.hops}
+        return {what: path for what, path in named.items() if path is not None}
+
+    def check(self) -> dict[str, Format]:
+        """Refuse what cannot be written before any work is done; formats by what is written."""
+        paths = [path for path in (*self.tables().values(), self.report, self.facts) if path is not None]
+        twice = [path for path in paths if paths.count(path) > 1]
+        if twice:
+            raise ParameterError(f"two outputs would go to {twice[0]}: give each a name of its own")
+        for path in paths:
+            check_output(path, force=self.force)
+        return {what: self._format(path) for what, path in self.tables().items()}
+
+    def _format(self, path: str) -> Format:
+        if path != STANDARD:
+            return format_of(path, OUTPUT_FORMATS, "the output")
+        if self.stream_format not in STREAM_FORMATS:
+            raise ParameterError(f"--to must be one of {', '.join(STREAM_FORMATS)}, got {self.stream_format!r}")
+        return Format(self.stream_format)
+
+
+def impute(
+    nodes: o.NodesFile,
+    edges: o.EdgesFile,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Where the filled table goes; - is standard output.",
+            metavar="FILE",
+            rich_help_panel=o.OUTPUT,
+        ),
+    ],
+    confidence: Annotated[
+        str | None,
+        typer.Option(help="File for the confidence of every cell.", metavar="FILE", rich_help_panel=o.OUTPUT),
+    ] = None,
+    confidence_columns: Annotated[
+        bool,
+        typer.Option("--confidence-columns", help="Confidence as columns of the output.", rich_help_panel=o.OUTPUT),
+    ] = False,
+    hops: Annotated[
+        str | None, typer.Option(help="File for the hops of every cell.", metavar="FILE", rich_help_panel=o.OUTPUT)
+    ] = None,
+    report: Annotated[
+        str | None, typer.Option(help="File for the report, .html.", metavar="FILE", rich_help_panel=o.OUTPUT)
+    ] = None,
+    facts: Annotated[
+        str | None,
+        typer.Option(help="File for the facts of the report, .json.", metavar="FILE", rich_help_panel=o.OUTPUT),
+    ] = None,
+    to: Annotated[
+        str,
+        typer.Option(
+            help=f"Format of standard output: {o.listed(STREAM_FORMATS)}.", metavar="FORMAT", rich_help_panel=o.OUTPUT
+        ),
+    ] = "csv",
+    force: o.Force = False,
+    id: o.Id = None,  # noqa: A002  the word of the domain
+    columns: o.Columns = None,
+    exclude: o.Exclude = None,
+    categorical: o.Categorical = None,
+    missing_value: o.MissingValue = None,
+    round: Annotated[  # noqa: A002  what it does
+        bool, typer.Option("--round", help="Filled whole numbers stay whole.", rich_help_panel=o.COLUMNS)
+    ] = False,
+    source: o.SourceColumn = None,
+    target: o.TargetColumn = None,
+    weight: o.WeightColumn = None,
+    unknown_ids: o.UnknownIds = "error",
+    method: o.Method = None,
+    alpha: o.Alpha = None,
+    beta: o.Beta = None,
+    objective: o.Objective = None,
+    steps: o.Steps = None,
+    rtol: o.Rtol = None,
+    max_steps: o.MaxSteps = None,
+    standardize: o.Standardize = None,
+    unreachable: o.Unreachable = None,
+    directed: o.Directed = None,
+    evaluate: Annotated[
+        bool,
+        typer.Option(
+            "--evaluate", help="Hide known cells first; the report shows the error.", rich_help_panel=o.FILLING
+        ),
+    ] = False,
+    seed: o.Seed = 0,
+    threads: o.Threads = None,
+    quiet: o.Quiet = False,
+    as_json: o.Json = False,
+    debug: o.Debug = False,
+) -> None:
+    """Fill the missing cells of a node file from an edge file.
+
+    Known cells, other columns and the order of rows stay as they are.
+
+    Example: pcfi impute nodes.parquet edges.parquet -o filled.parquet --report report.html
+    """
+    to_stdout = STANDARD in (output, confidence, hops)
+    with session(quiet=quiet, as_json=as_json, debug=debug, threads=threads, data_out=to_stdout) as told:
+        if as_json and to_stdout:
+            raise ParameterError("--json prints to standard output, and so would the table: choose one of them")
+        outputs = Outputs(output, to, confidence, confidence_columns, hops, report, facts, force)
+        formats = outputs.check()
+        given = o.given_options(
+            seed,
+            method=method,
+            alpha=alpha,
+            beta=beta,
+            objective=objective,
+            solver=o.solver_of(steps, rtol, max_steps),
+            standardize=standardize,
+            unreachable=unreachable,
+            directed=directed,
+        )
+        wanted = Wanted(id, names(columns), names(exclude), names(categorical), tuple(missing_value or ()))
+        ends = EdgeColumns(source, target, weight, unknown_ids)
+        loaded = load(told, (nodes, edges), wanted, ends, directed=bool(directed), rounds=round)
+        with told.stage("impute"):
+            result = pcfi.impute(loaded.table, loaded.graph, **given, progress=told.progress)
+        with told.stage("write"):
+            tables = _tables(loaded, result, outputs)
+            fitting = {what: _fitting(table, formats[what], loaded) for what, table in tables.items()}
+            for what, table in fitting.items():
+                write_table(table, outputs.tables()[what], formats[what], force=force)
+        tested = _evaluated(told, loaded, given, seed) if evaluate else None
+        gathered = (
+            _report(told, loaded, result, outputs, (nodes, edges), given, tested)
+            if report or facts or as_json
+            else None
+        )
+        if as_json and gathered is not None:
+            typer.echo(json.dumps({**json.loads(gathered.to_json()), "picture": None, "outputs": outputs.tables()}))
+        told.show(_summary(result, outputs))
+
+
+def _tables(loaded: Loaded, result: Any, outputs: Outputs) -> dict[str, Any]:
+    """The tables to write: values, confidence, hops."""
+    found = {"values": result.values}
+    kept = [name for name in result.values.column_names if name in {loaded.nodes.id, *_filled(loaded)}]
+    if (outputs.confidence or outputs.confidence_columns) and result.confidence is None:
+        raise ParameterError(f"--confidence: the method {result.method} has no confidence; pcfi has")
+    if outputs.hops and result.hops is None:
+        raise ParameterError(f"--hops: the method {result.method} does not search the graph; pcfi and fp do")
+    if outputs.confidence_columns:
+        for name in _filled(loaded):
+            if name + CONFIDENCE in found["values"].column_names:
+                raise FileError(f"the nodes have a column {name + CONFIDENCE!r} already: use --confidence FILE instead")
+            found["values"] = found["values"].append_column(name + CONFIDENCE, result.confidence[name])
+    if outputs.confidence:
+        found["confidence"] = result.confidence.select(kept)
+    if outputs.hops:
+        found["hops"] = _null_where_unreachable(result.hops.select(kept), _filled(loaded))
+    return found
+
+
+def _filled(loaded: Loaded) -> list[str]:
+    return [column.name for column in loaded.table.columns]
+
+
+def _null_where_unreachable(table: Any, channels: Sequence[str]) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for name in channels:
+        column = table[name]
+        hops = pc.if_else(pc.equal(column, pcfi.UNREACHABLE), pa.scalar(None, column.type), column)
+        table = table.set_column(table.column_names.index(name), name, hops)
+    return table
+
+
+def _fitting(table: Any, form: Format, loaded: Loaded) -> Any:
+    """The table; for arrays, its channels only."""
+    if form.name not in ("npy", "npz"):
+        return table
+    if loaded.nodes.categorical:
+        raise FileError(f"a file .{form.name} holds numbers only: write categories to .parquet or .csv")
+    extra = [name for name in table.column_names if name.removesuffix(CONFIDENCE) in loaded.names]
+    return table.select(extra)
+
+
+def _evaluated(told: Session, loaded: Loaded, given: dict[str, Any], seed: int) -> Any:
+    from pcfi.holdout import evaluate
+
+    with told.stage("evaluate"):
+        return evaluate(
+            loaded.array(loaded.nodes.table), loaded.graph, seed=seed, options=given, progress=told.progress
+        )
+
+
+def _report(
+    told: Session,
+    loaded: Loaded,
+    result: Any,
+    outputs: Outputs,
+    paths: tuple[str, str],
+    given: dict[str, Any],
+    tested: Any,
+) -> Any:
+    from pcfi.report.gathering import Circumstances, Filling, gather
+    from pcfi.report.page import paint
+
+    with told.stage("report"):
+        files = {"nodes": paths[0], "edges": paths[1], "output": outputs.values}
+        around = Circumstances(
+            title=f"{paths[0]}, filled in" if paths[0] != STANDARD else "Filled in",
+            command=shlex.join(["pcfi", *sys.argv[1:]]),
+            parameters={**{name: o.DEFAULTS[name] for name in ("alpha", "beta", "solver", "unreachable")}, **given},
+            files=files,
+            stages=dict(told.stages),
+            warnings=tuple(told.warnings),
+            evaluation=tested,
+        )
+        filling = Filling(
+            loaded.names, loaded.array(loaded.nodes.table), loaded.array(result.values), loaded.node_name, loaded.places
+        )
+        gathered = gather(filling, result, loaded.graph, around)
+        if outputs.report:
+            write_text(paint(gathered), outputs.report, force=outputs.force)
+        if outputs.facts:
+            write_text(gathered.to_json(), outputs.facts, force=outputs.force)
+    return gathered
+
+
+def _summary(result: Any, outputs: Outputs) -> str:
+    share = result.n_missing / max(1, result.shape[0] * result.shape[1])
+    parameters = "" if result.alpha is None else f" (alpha={result.alpha:g}, beta={result.beta:g})"
+    lines = [
+        f"Filled {counted(result.n_missing, 'missing cell')} ({share:.1%}) by {result.method}{parameters}.",
+        result.status,
+    ]
+    written = [
+        path for path in (*outputs.tables().values(), outputs.report, outputs.facts) if path not in (None, STANDARD)
+    ]
+    return "\n".join([*lines, *(f"Wrote {path}" for path in written)])
+
+
+command: tuple[Any, dict[str, Any]] = impute, {"cls": GroupedCommand}

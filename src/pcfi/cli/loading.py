@@ -1,0 +1,102 @@
+"""Node and edge files -> what `pcfi.impute` takes, stage by stage, saying what was chosen."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi.cli.session import Session
+from pcfi.files import edges as edge_files
+from pcfi.files import nodes as node_files
+from pcfi.graphs import Graph, read_graph
+from pcfi.ids import is_frame, read_edges
+from pcfi.tables import Table, read_table
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class EdgeColumns:
+    """What the user says about an edge file."""
+
+    source: str | None = None
+    target: str | None = None
+    weight: str | None = None
+    unknown_ids: str = "error"
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """A problem from files.
+
+    Attributes
+    ----------
+    nodes : Nodes
+        The node file.
+    table : Table
+        The same, with channels chosen.
+    graph : Graph
+    """
+
+    nodes: node_files.Nodes
+    table: Table
+    graph: Graph
+
+    @property
+    def names(self) -> list[str]:
+        """Channels that are columns of numbers, in the order of the table."""
+        return [column.name for column in self.table.columns if column.codes is None]
+
+    @property
+    def places(self) -> list[int]:
+        """Where those stand among all channels; a column of categories is several."""
+        starts = np.cumsum([0, *(column.width for column in self.table.columns)])
+        return [int(start) for start, one in zip(starts, self.table.columns, strict=False) if one.codes is None]
+
+    def array(self, table: Any) -> Array:
+        """Those channels of a table of this layout as one array, NaN where missing."""
+        columns = [table[name].to_numpy(zero_copy_only=False) for name in self.names]
+        if not columns:
+            return np.empty((table.num_rows, 0))
+        return np.stack([np.asarray(column, dtype=np.float64) for column in columns], axis=1)
+
+    def node_name(self, row: int) -> str:
+        """What a node is called in the file."""
+        return str(row if self.nodes.id is None else self.nodes.table[self.nodes.id][row].as_py())
+
+
+def load(
+    told: Session,
+    paths: tuple[str, str],
+    wanted: node_files.Wanted,
+    columns: EdgeColumns,
+    *,
+    directed: bool = False,
+    rounds: bool = False,
+) -> Loaded:
+    """Read both files, match ids to rows, and prepare the graph."""
+    from pcfi.errors import ParameterError
+    from pcfi.ids import UNKNOWN_IDS
+
+    if columns.unknown_ids not in UNKNOWN_IDS:
+        raise ParameterError(f"--unknown-ids must be one of {', '.join(UNKNOWN_IDS)}, got {columns.unknown_ids!r}")
+    if paths[0] == paths[1] == "-":
+        raise ParameterError("only one of the two files can come from standard input")
+    with told.stage("read nodes"):
+        nodes = node_files.read_nodes(paths[0], wanted)
+    told.say(node_files.described(nodes, paths[0]))
+    with told.stage("read edges"):
+        edges = edge_files.read_edges(paths[1], nodes, columns.source, columns.target, columns.weight)
+    told.say(edge_files.described(edges, paths[1]))
+    with told.stage("map ids"):
+        table = read_table(
+            nodes.table, id=nodes.id, channels=nodes.channels, categorical=nodes.categorical, round=rounds
+        )
+        graph = edges.graph
+        if is_frame(graph):
+            graph = read_edges(graph, table.ids, unknown_ids=columns.unknown_ids, **edges.options)
+    with told.stage("prepare graph"):
+        n_nodes = nodes.table.num_rows
+        prepared = read_graph(graph, n_nodes, f"{paths[0]} has {n_nodes} rows", directed=directed)
+    return Loaded(nodes, table, prepared)

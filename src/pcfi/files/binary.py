@@ -1,0 +1,158 @@
+"""Parquet, Arrow, numpy, AnnData and Matrix Market files -> tables of pyarrow, arrays and sparse matrices."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi.errors import FileError
+from pcfi.files.opening import Source
+from pcfi.files.sizes import refuse_beyond_memory, row_bytes
+
+Array = npt.NDArray[Any]
+
+FEATURES = ("features", "x", "X", "values")  # arrays of an .npz that hold features
+EDGES = ("edge_index", "edges")
+CONNECTIVITIES = "connectivities"
+
+
+def read_parquet(source: Source) -> Any:
+    """A Parquet file; its own words about its size are believed before it is unpacked."""
+    from pyarrow import parquet
+
+    with source.arrow() as stream, parquet.ParquetFile(stream) as file:
+        schema, metadata = file.schema_arrow, file.metadata
+        stored = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
+        refuse_beyond_memory(max(stored, metadata.num_rows * row_bytes(schema)), source.words)
+        return file.read()
+
+
+def read_arrow(source: Source) -> Any:
+    """An Arrow file (Feather) or stream, batch by batch so that it cannot outgrow the memory unnoticed."""
+    import pyarrow as pa
+
+    with source.arrow() as stream:
+        try:
+            reader = pa.ipc.open_file(stream)
+            batches: Any = (reader.get_batch(number) for number in range(reader.num_record_batches))
+        except pa.ArrowInvalid:
+            stream.seek(0)
+            reader = pa.ipc.open_stream(stream)
+            batches = reader
+        kept, size = [], 0
+        for batch in batches:
+            size += batch.nbytes
+            refuse_beyond_memory(size, source.words)
+            kept.append(batch)
+        return pa.Table.from_batches(kept, schema=reader.schema)
+
+
+def read_npy(source: Source) -> Array:
+    """A numpy array; never a pickle."""
+    with source.open() as file:
+        _refuse_large_array(file, source)
+        file.seek(0)
+        return np.asarray(np.load(file, allow_pickle=False))
+
+
+def read_npz(source: Source, names: tuple[str, ...]) -> Array:
+    """The array of an .npz with one of these names, or its only one."""
+    import zipfile
+
+    with source.open() as file, zipfile.ZipFile(file) as archive:
+        inside = {name.removesuffix(".npy"): name for name in archive.namelist()}
+        chosen = next((name for name in names if name in inside), None)
+        if chosen is None and len(inside) == 1:
+            chosen = next(iter(inside))
+        if chosen is None:
+            raise FileError(
+                f"{source.words} holds the arrays {', '.join(sorted(inside))}: name the one to use {names[0]!r}"
+            )
+        with archive.open(inside[chosen]) as member:
+            _refuse_large_array(member, source)
+        file.seek(0)
+        with np.load(file, allow_pickle=False) as arrays:
+            return np.asarray(arrays[chosen])
+
+
+def _refuse_large_array(file: Any, source: Source) -> None:
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(file)
+    refuse_beyond_memory(int(np.prod(shape, dtype=object)) * dtype.itemsize, source.words)
+
+
+def read_sparse(source: Source) -> Any:
+    """An adjacency from Matrix Market, or from an .npz of scipy."""
+    if source.format.name == "mtx":
+        from scipy.io import mminfo, mmread
+
+        path = _by_name(source)  # scipy 1.17 crashes on a file object
+        rows, columns, entries, layout, *_ = mminfo(path)
+        refuse_beyond_memory(16 * (rows * columns if layout == "array" else entries), source.words)
+        return mmread(path)
+    from scipy import sparse
+
+    with source.open() as file:
+        return sparse.load_npz(file)
+
+
+def is_sparse_npz(source: Source) -> bool:
+    """Whether an .npz was written by `scipy.sparse.save_npz`."""
+    import zipfile
+
+    with source.open() as file, zipfile.ZipFile(file) as archive:
+        return {"format.npy", "shape.npy", "data.npy"} <= set(archive.namelist())
+
+
+def read_h5ad(source: Source) -> Any:
+    """A table of the observations: their names in the column `id`, and a channel for each variable."""
+    import pyarrow as pa
+
+    data = _open_h5ad(source)
+    if hasattr(data.X, "toarray"):
+        refuse_beyond_memory(data.n_obs * data.n_vars * data.X.dtype.itemsize, source.words)
+    values = data.X.toarray() if hasattr(data.X, "toarray") else np.asarray(data.X)
+    names = list(map(str, data.var_names))
+    return pa.table([pa.array(list(data.obs_names)), *map(pa.array, values.T)], names=["id", *names])
+
+
+def read_connectivities(source: Source) -> Any:
+    """The graph that scanpy leaves in `obsp["connectivities"]`."""
+    data = _open_h5ad(source)
+    if CONNECTIVITIES not in data.obsp:
+        there = ", ".join(data.obsp) or "none"
+        raise FileError(
+            f"{source.words} has no obsp[{CONNECTIVITIES!r}]: run scanpy.pp.neighbors first (it has: {there})"
+        )
+    return data.obsp[CONNECTIVITIES]
+
+
+def _open_h5ad(source: Source) -> Any:
+    from pcfi.optional import load
+
+    anndata = load("anndata", "a file .h5ad", "anndata")
+    return anndata.read_h5ad(_by_name(source))
+
+
+def _by_name(source: Source) -> str:
+    """The path, for libraries that open files themselves."""
+    if source.data is not None:
+        raise FileError(f"a file .{source.format.name} cannot come from standard input: name the file")
+    return source.path
+
+
+def as_table(values: Array, source: Source) -> Any:
+    """A 2-D array as a table with the columns channel_0, channel_1, ..."""
+    import pyarrow as pa
+
+    if values.ndim != 2 or values.dtype.kind not in "fiub":
+        raise FileError(
+            f"{source.words} holds an array of shape {values.shape} and dtype {values.dtype}: features are numbers, "
+            "one row per node, one column per channel"
+        )
+    if values.dtype == np.float16:
+        values = values.astype(np.float32)
+    if values.dtype.kind == "f" and values.dtype.itemsize > 8:
+        raise FileError(f"{source.words} holds {values.dtype}, wider than any table: save it as float64")
+    return pa.table({f"channel_{place}": np.ascontiguousarray(column) for place, column in enumerate(values.T)})

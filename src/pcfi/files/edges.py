@@ -1,0 +1,163 @@
+"""An edge file -> a graph: a table of edges between ids, or an adjacency or edge index between rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pcfi.errors import FileError, ParameterError, counted
+from pcfi.files.binary import (
+    EDGES,
+    is_sparse_npz,
+    read_arrow,
+    read_connectivities,
+    read_npy,
+    read_npz,
+    read_parquet,
+    read_sparse,
+)
+from pcfi.files.formats import EDGE_FORMATS
+from pcfi.files.nodes import Nodes, is_number
+from pcfi.files.opening import Source, clear_errors, open_source
+from pcfi.files.text import header, read_text
+
+PAIRS = (
+    ("source", "target"),
+    ("src", "dst"),
+    ("from", "to"),
+    ("source_id", "target_id"),
+    ("src_id", "dst_id"),
+    ("from_id", "to_id"),
+    ("node1", "node2"),
+    ("node_1", "node_2"),
+    ("u", "v"),
+    ("i", "j"),
+)
+WEIGHTS = ("weight", "weights", "w")
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The columns of an edge table; None for a file that has no columns."""
+
+    source: str
+    target: str
+    weight: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Edges:
+    """Edges as `pcfi.frames.impute` takes them, and the columns that were chosen."""
+
+    graph: Any
+    ends: Ends | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What `pcfi.frames.impute` has to be told about the columns."""
+        ends = self.ends
+        return {} if ends is None else {"source": ends.source, "target": ends.target, "weight": ends.weight}
+
+
+def read_edges(path: str, nodes: Nodes, source: str | None, target: str | None, weight: str | None) -> Edges:
+    """Read an edge file; ids get the type that those of the nodes have."""
+    file = open_source(path, EDGE_FORMATS, "edges")
+    with clear_errors(file):
+        graph = _read_graph(file)
+        if graph is not None:
+            return Edges(graph)
+        if file.format.is_text:
+            pair = _choose_ends(header(file), source, target, file)
+            table = read_text(file, as_text=() if nodes.id is None else pair)
+        else:
+            table = {"parquet": read_parquet, "arrow": read_arrow}[file.format.name](file)
+            pair = _choose_ends(table.column_names, source, target, file)
+    return Edges(_same_ids(table, pair, nodes, file), Ends(*pair, _choose_weight(table, pair, weight, file)))
+
+
+def _read_graph(file: Source) -> Any:
+    """A graph between rows, for formats that hold one; else None."""
+    match file.format.name:
+        case "mtx":
+            return read_sparse(file)
+        case "npy":
+            return read_npy(file)
+        case "npz":
+            return read_sparse(file) if is_sparse_npz(file) else read_npz(file, EDGES)
+        case "h5ad":
+            return read_connectivities(file)
+    return None
+
+
+def _choose_ends(names: Sequence[str], source: str | None, target: str | None, file: Source) -> tuple[str, str]:
+    """The columns of both ends: as named, by their usual names, or the first two of two or three."""
+    for option, name in (("--source", source), ("--target", target)):
+        _check_name(option, name, names, file)
+    lower = {name.lower(): name for name in reversed(names)}
+    usual = next((pair for pair in PAIRS if set(pair) <= set(lower)), None)
+    pair = [lower[name] for name in usual] if usual else list(names[:2]) if len(names) in (2, 3) else []
+    if not pair and (source is None or target is None):
+        raise FileError(
+            f"{file.words} has the columns {_shown(names)}: say which hold the ends of an edge, --source and --target"
+        )
+    return source or pair[0], target or pair[1]
+
+
+def _choose_weight(table: Any, pair: tuple[str, str], weight: str | None, file: Source) -> str | None:
+    """The column of weights: as named, by its usual name, or the third of three if it holds numbers."""
+    names = table.column_names
+    _check_name("--weight", weight, names, file)
+    if weight is not None:
+        return weight
+    usual = next((name for name in names if name.lower() in WEIGHTS and name not in pair), None)
+    if (
+        usual is None
+        and len(names) == 3
+        and set(pair) == set(names[:2])
+        and is_number(table.schema.field(names[2]).type)
+    ):
+        return str(names[2])
+    return usual
+
+
+def _check_name(option: str, name: str | None, names: Sequence[str], file: Source) -> None:
+    if name is not None and name not in names:
+        raise ParameterError(f"{option} names {name!r}, but {file.words} has only the columns {_shown(names)}")
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
+
+
+def _same_ids(table: Any, pair: tuple[str, str], nodes: Nodes, file: Source) -> Any:
+    """The edge table with ids as the nodes have them: text files know no types, so they take those of the other."""
+    if nodes.id is None:
+        return table
+    kind = nodes.table.schema.field(nodes.id).type
+    for name in pair:
+        place, column = table.column_names.index(name), table[name]
+        if column.type != kind and (file.format.is_text or nodes.ids_are_text):
+            table = table.set_column(place, name, _cast(column, kind, name, file))
+    return table
+
+
+def _cast(column: Any, kind: Any, name: str, file: Source) -> Any:
+    import pyarrow as pa
+
+    try:
+        return column.cast(kind)
+    except pa.ArrowInvalid as error:
+        raise FileError(
+            f"{file.words}: the ids of the nodes are {kind}, but the column {name!r} holds something else: {error}"
+        ) from None
+
+
+def described(edges: Edges, path: str) -> str:
+    """What was chosen, in a sentence."""
+    if edges.ends is None:
+        graph = edges.graph
+        size = graph.nnz if hasattr(graph, "nnz") else np.shape(graph)[-1] if np.ndim(graph) else 0
+        return f"{path}: {counted(int(size), 'entry').replace('entrys', 'entries')}, nodes named by row numbers"
+    weight = "unweighted" if edges.ends.weight is None else f"weights in {edges.ends.weight!r}"
+    return f"{path}: {counted(edges.graph.num_rows, 'edge')}, {edges.ends.source!r} to {edges.ends.target!r}, {weight}"

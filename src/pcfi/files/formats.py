@@ -1,0 +1,97 @@
+"""What the suffix of a file, or its first bytes, say about its format."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from pcfi.errors import FileError
+
+STANDARD = "-"  # standard input or output
+
+SUFFIXES = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".feather": "arrow",
+    ".arrow": "arrow",
+    ".npy": "npy",
+    ".npz": "npz",
+    ".h5ad": "h5ad",
+    ".mtx": "mtx",
+}
+COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+DELIMITERS = {"csv": ",", "tsv": "\t"}
+
+NODE_FORMATS = ("parquet", "csv", "tsv", "arrow", "npy", "npz", "h5ad")
+EDGE_FORMATS = (*NODE_FORMATS, "mtx")
+OUTPUT_FORMATS = ("parquet", "csv", "tsv", "arrow", "npy", "npz")
+STREAM_FORMATS = ("csv", "tsv", "parquet", "arrow")
+
+_MAGIC = {
+    b"PAR1": ("parquet", None),
+    b"ARROW1": ("arrow", None),
+    b"\xff\xff\xff\xff": ("arrow", None),
+    b"\x93NUMPY": ("npy", None),
+    b"PK\x03\x04": ("npz", None),
+    b"\x89HDF\r\n": ("h5ad", None),
+    b"%%MatrixMarket": ("mtx", None),
+    b"\x1f\x8b": ("csv", "gzip"),
+    b"\x28\xb5\x2f\xfd": ("csv", "zstd"),
+}
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format by name, and how the file is compressed around it."""
+
+    name: str
+    compression: str | None = None
+
+    @property
+    def is_text(self) -> bool:
+        """Whether numbers and ids are written as text, so that their types have to be guessed."""
+        return self.name in DELIMITERS
+
+
+def format_of(path: str, allowed: Sequence[str], what: str) -> Format:
+    """The format that the suffix of `path` stands for.
+
+    >>> format_of("nodes.csv.gz", NODE_FORMATS, "nodes")
+    Format(name='csv', compression='gzip')
+    """
+    suffixes = [suffix.lower() for suffix in PurePath(path).suffixes]
+    compression = COMPRESSIONS.get(suffixes[-1]) if suffixes else None
+    inner = suffixes[:-1] if compression else suffixes
+    name = SUFFIXES.get(inner[-1], "") if inner else ""
+    if name not in allowed or (compression and name not in DELIMITERS):
+        suffix = "".join(suffixes[-2:] if compression else suffixes[-1:]) or "no suffix"
+        raise FileError(f"{path}: the suffix of {what} says the format, and {suffix} is none of {listed(allowed)}")
+    return Format(name, compression)
+
+
+def listed(names: Sequence[str]) -> str:
+    """The suffixes of these formats.
+
+    >>> listed(["csv", "parquet"])
+    '.parquet, .pq, .csv (also .gz, .zst)'
+    """
+    texts = [
+        f"{suffix} (also .gz, .zst)" if name in DELIMITERS else suffix
+        for suffix, name in SUFFIXES.items()
+        if name in names
+    ]
+    return ", ".join(texts)
+
+
+def sniff(start: bytes) -> Format:
+    """The format of what begins with these bytes; text unless they say otherwise.
+
+    >>> sniff(b"id,age").name
+    'csv'
+    """
+    for magic, (name, compression) in _MAGIC.items():
+        if start.startswith(magic):
+            return Format(name, compression)
+    line = start.partition(b"\n")[0]
+    return Format("tsv" if line.count(b"\t") > line.count(b",") else "csv")

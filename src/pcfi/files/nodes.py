@@ -1,0 +1,232 @@
+"""A node file -> a table of pyarrow, and which of its columns are ids and channels."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pcfi.errors import FileError, ParameterError, counted
+from pcfi.files.binary import FEATURES, as_table, read_arrow, read_h5ad, read_npy, read_npz, read_parquet
+from pcfi.files.formats import NODE_FORMATS
+from pcfi.files.opening import Source, clear_errors, open_source
+from pcfi.files.text import header, read_text, refuse_mixed
+
+ID_NAMES = ("id", "node", "node_id")
+USUAL_MARKERS = ("", "NA", "N/A", "n/a", "null", "NULL", "NaN", "nan")  # of missing categories in text
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the user says about the columns of a node file.
+
+    Attributes
+    ----------
+    id : str or None
+    columns : sequence of str
+        The channels; empty: all columns of numbers.
+    exclude : sequence of str
+        Columns that are no channels.
+    categorical : sequence of str
+    missing : sequence of str
+        Markers of missing cells, besides null and NaN.
+    """
+
+    id: str | None = None
+    columns: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    categorical: Sequence[str] = ()
+    missing: Sequence[str] = ()
+
+    def names(self) -> list[tuple[str, str]]:
+        """Every column that an option names, with the option."""
+        single = [("--id", self.id)] if self.id is not None else []
+        several = (("--columns", self.columns), ("--exclude", self.exclude), ("--categorical", self.categorical))
+        return [*single, *((option, name) for option, names in several for name in names)]
+
+
+@dataclass(frozen=True, eq=False)
+class Nodes:
+    """A node table, read, and what its columns are.
+
+    Attributes
+    ----------
+    table : pyarrow.Table
+    id : str or None
+        The column of ids; None: nodes are named by their row numbers.
+    channels : list of str
+        Columns of numbers to fill.
+    categorical : list of str
+        Columns of categories to fill.
+    ids_are_text : bool
+        Whether ids come from a text file, where 7 and 007 are two ids.
+    """
+
+    table: Any
+    id: str | None
+    channels: list[str]
+    categorical: list[str] = field(default_factory=list)
+    ids_are_text: bool = False
+
+    @property
+    def passed(self) -> list[str]:
+        """Columns that pass through untouched, besides the ids."""
+        used = {self.id, *self.channels, *self.categorical}
+        return [name for name in self.table.column_names if name not in used]
+
+
+def read_nodes(path: str, wanted: Wanted) -> Nodes:
+    """Read a node file and decide which columns are ids and channels."""
+    source = open_source(path, NODE_FORMATS, "nodes")
+    with clear_errors(source):
+        table = _read(source, wanted)
+    if table.num_rows == 0:
+        raise FileError(f"{source.words} has no rows: one row per node is needed")
+    _check_names(table.column_names, wanted, source)
+    id_column = _choose_id(table, wanted)
+    channels = _choose_channels(table, wanted, id_column, source)
+    table = mark_missing(table, channels, wanted.missing)
+    usual = USUAL_MARKERS if source.format.is_text else ()
+    table = mark_missing(table, wanted.categorical, [*wanted.missing, *usual])
+    return Nodes(table, id_column, channels, list(wanted.categorical), source.format.is_text)
+
+
+def _read(source: Source, wanted: Wanted) -> Any:
+    readers = {"parquet": read_parquet, "arrow": read_arrow, "h5ad": read_h5ad}
+    if source.format.name in readers:
+        return readers[source.format.name](source)
+    if source.format.is_text:
+        return read_text(source, as_text=_untouched(header(source), wanted), missing=wanted.missing)
+    return as_table(read_npy(source) if source.format.name == "npy" else read_npz(source, FEATURES), source)
+
+
+def _untouched(names: Sequence[str], wanted: Wanted) -> set[str]:
+    """Columns that are no channels for sure, so that their text is kept as it is written: 007 stays 007."""
+    id_column = wanted.id or _named_id(names)
+    others = set(names).difference(wanted.columns) if wanted.columns else set(wanted.exclude)
+    return {*others, *wanted.categorical, *([id_column] if id_column is not None else [])}
+
+
+def _check_names(names: Sequence[str], wanted: Wanted, source: Source) -> None:
+    for option, name in wanted.names():
+        if name not in names:
+            shown = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
+            raise ParameterError(f"{option} names {name!r}, but {source.words} has only the columns {shown}")
+
+
+def _named_id(names: Sequence[str]) -> str | None:
+    return next((name for wanted in ID_NAMES for name in names if name.lower() == wanted), None)
+
+
+def _choose_id(table: Any, wanted: Wanted) -> str | None:
+    """The column that is named; else by its usual name; else the first one of unique things that are no numbers."""
+    found = wanted.id or _named_id(table.column_names)
+    if found is not None and found not in wanted.columns:
+        return found
+    import pyarrow.compute as pc
+
+    for field_ in table.schema:
+        if field_.name in {*wanted.columns, *wanted.categorical} or not _can_be_id(field_.type):
+            continue
+        column = table[field_.name]
+        if column.null_count == 0 and pc.count_distinct(column).as_py() == table.num_rows:
+            return str(field_.name)
+    return None
+
+
+def _can_be_id(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind))
+
+
+def _choose_channels(table: Any, wanted: Wanted, id_column: str | None, source: Source) -> list[str]:
+    if wanted.columns:
+        for name in wanted.columns:
+            refuse_mixed(table, name, source)
+        return list(wanted.columns)
+    apart = {id_column, *wanted.exclude, *wanted.categorical}
+    candidates = [field_ for field_ in table.schema if field_.name not in apart]
+    if source.format.is_text:
+        for field_ in candidates:
+            refuse_mixed(table, field_.name, source)
+    channels = [str(field_.name) for field_ in candidates if is_number(field_.type)]
+    if not channels and not wanted.categorical:
+        there = ", ".join(f"{field_.name!r} ({field_.type})" for field_ in list(table.schema)[:20])
+        raise FileError(
+            f"{source.words} has no columns of numbers to fill, besides ids and what --exclude names: it has {there}; "
+            "columns of categories can be filled with --categorical"
+        )
+    return channels
+
+
+def is_number(kind: Any) -> bool:
+    """Whether a column of this type can be a channel; one that is null everywhere can."""
+    from pyarrow import types
+
+    return bool(
+        types.is_integer(kind)
+        or types.is_floating(kind)
+        or types.is_boolean(kind)
+        or types.is_decimal(kind)
+        or types.is_null(kind)
+    )
+
+
+def mark_missing(table: Any, names: Sequence[str], markers: Sequence[str]) -> Any:
+    """The table with null where one of these columns holds a marker, and with all of them in types that can be used."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for name in names:
+        column = table[name]
+        if pa.types.is_null(column.type) or pa.types.is_decimal(column.type):
+            column = column.cast(pa.float64())
+        for marker in markers:
+            value = _as_type(marker, column.type)
+            if value is not None:
+                column = pc.if_else(pc.equal(column, value), pa.scalar(None, column.type), column)
+        if column is not table[name]:
+            table = table.set_column(table.column_names.index(name), name, column)
+    return table
+
+
+def _as_type(marker: str, kind: Any) -> Any:
+    """The marker as something that a column of this type can hold, or None."""
+    import pyarrow as pa
+
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return pa.scalar(marker, kind)
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        return None
+    try:
+        number = float(marker)
+        whole = pa.types.is_integer(kind)
+        return (
+            pa.scalar(int(number), kind)
+            if whole and number == int(number)
+            else None
+            if whole
+            else pa.scalar(number, kind)
+        )
+    except (ValueError, OverflowError, pa.ArrowInvalid):
+        return None
+
+
+def described(nodes: Nodes, path: str) -> str:
+    """What was chosen, in a sentence."""
+    rows = counted(nodes.table.num_rows, "node")
+    ids = "named by row numbers" if nodes.id is None else f"ids in {nodes.id!r}"
+    channels = (
+        f"{counted(len(nodes.channels), 'channel')} ({shown(nodes.channels)})" if nodes.channels else "no channel"
+    )
+    categorical = f", categories {shown(nodes.categorical)}" if nodes.categorical else ""
+    passed = f"; passed through: {shown(nodes.passed)}" if nodes.passed else ""
+    return f"{path}: {rows}, {ids}, {channels}{categorical}{passed}"
+
+
+def shown(names: Sequence[str], most: int = 6) -> str:
+    """A few names of a list.
+
+    >>> shown(["a", "b", "c", "d"], 2)
+    'a, b, ... d'
+    """
+    return ", ".join(names) if len(names) <= most + 1 else ", ".join([*names[:most], f"... {names[-1]}"])

@@ -1,0 +1,96 @@
+"""Files and standard input as something that can be read, and failures to read as one clear error."""
+
+import io
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pcfi.errors import FileError, PcfiError, TooLargeError
+from pcfi.files.formats import STANDARD, Format, format_of, sniff
+from pcfi.files.sizes import Metered
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Something to read: a file, or the bytes of standard input.
+
+    Attributes
+    ----------
+    path : str
+        As it was given; errors speak of it so.
+    format : Format
+    data : bytes or None
+        What standard input held; None for a file.
+    """
+
+    path: str
+    format: Format
+    data: bytes | None = None
+
+    @property
+    def words(self) -> str:
+        """How an error speaks of it."""
+        return "standard input" if self.data is not None else self.path
+
+    def open(self) -> Any:
+        """A binary file object that can seek."""
+        return io.BytesIO(self.data) if self.data is not None else Path(self.path).open("rb")
+
+    @contextmanager
+    def arrow(self) -> Iterator[Any]:
+        """The bytes for pyarrow: decompressed where the format is wrapped in a compression."""
+        import pyarrow as pa
+
+        with pa.BufferReader(self.data) if self.data is not None else pa.OSFile(self.path, "rb") as raw:
+            if self.format.compression is None:
+                yield raw
+            else:
+                with pa.CompressedInputStream(raw, self.format.compression) as unpacked:
+                    yield pa.PythonFile(Metered(unpacked, self.words), mode="r")
+
+
+def open_source(path: str, allowed: Sequence[str], what: str) -> Source:
+    """Look at a file, or read all of standard input, before anything is made of it."""
+    if path == STANDARD:
+        data = sys.stdin.buffer.read()
+        return Source(path, _checked(sniff(data[:65536]), allowed), data)
+    form = format_of(path, allowed, what)
+    place = Path(path)
+    if not place.exists():
+        raise FileError(f"{path} does not exist: check the name of the file of {what}")
+    if not place.is_file():
+        raise FileError(f"{path} is not a file: name the file of {what}, not a folder")
+    if place.stat().st_size == 0:
+        raise FileError(f"{path} is empty: it has to hold {what}")
+    return Source(path, form)
+
+
+def _checked(form: Format, allowed: Sequence[str]) -> Format:
+    if form.name not in allowed:
+        raise FileError(f"standard input holds {form.name}, which does not serve here: use {', '.join(allowed)}")
+    return form
+
+
+@contextmanager
+def clear_errors(source: Source) -> Iterator[None]:
+    """Turn whatever a reading library raises on a bad file into one line that names the file."""
+    try:
+        yield
+    except (PcfiError, ModuleNotFoundError, NameError, AttributeError):  # the last two are our own mistakes
+        raise
+    except MemoryError as error:
+        raise TooLargeError(f"{source.words} needs more memory than there is: {_first_line(error)}") from error
+    except Exception as error:
+        kind = source.format.name
+        raise FileError(
+            f"{source.words} cannot be read as {kind}: {_first_line(error)}; is it whole, and really {kind}?"
+        ) from error
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    text = lines[0].strip() if lines else type(error).__name__
+    return (text if len(text) <= 300 else text[:297] + "...").rstrip(".;: ")

@@ -1,0 +1,74 @@
+"""Memory that reading a file takes, told before or while it is read: a small file may unpack to a large table."""
+
+from typing import Any
+
+from pcfi.errors import TooLargeError
+from pcfi.memory import available
+
+UNKNOWN_LIMIT = 1 << 62
+
+
+def limit() -> int:
+    """Bytes that a file may take: what is available."""
+    there = available()
+    return UNKNOWN_LIMIT if there is None else there
+
+
+def refuse_beyond_memory(n_bytes: int, path: str, most: int | None = None) -> None:
+    """Raise `TooLargeError` if a file unpacks to more than `most` bytes, by default the memory that is available."""
+    most = limit() if most is None else most
+    if n_bytes > most:
+        raise TooLargeError(
+            f"{path} unpacks to {size_of(n_bytes)} or more, but only {size_of(most)} of memory is available: split the "
+            "file, or leave columns out of it"
+        )
+
+
+def row_bytes(schema: Any) -> int:
+    """Bytes that a row takes at least, by the types of the columns of fixed width."""
+    widths = (getattr(field.type, "bit_width", 0) for field in schema if _is_fixed(field.type))
+    return -(-sum(widths) // 8)
+
+
+def _is_fixed(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_temporal(kind))
+
+
+class Metered:
+    """A binary stream that refuses to yield more bytes than there is memory; for what is being decompressed."""
+
+    def __init__(self, stream: Any, path: str) -> None:
+        self._stream, self._path, self._seen = stream, path, 0
+        self._most = limit()  # before the table that grows beside it takes its share
+        self.closed = False
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes."""
+        data = bytes(self._stream.read(size))
+        self._seen += len(data)
+        refuse_beyond_memory(self._seen, self._path, self._most)
+        return data
+
+    def close(self) -> None:
+        """Close the stream below."""
+        self._stream.close()
+        self.closed = True
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def writable(self) -> bool:
+        """It is not."""
+        return False
+
+    def seekable(self) -> bool:
+        """It is not."""
+        return False
+
+
+def size_of(n_bytes: int) -> str:
+    """A number of bytes in words."""
+    return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e8 else f"{n_bytes / 1e6:.1f} MB"

@@ -1,0 +1,1 @@
+"""Facts about an imputation -> one self-contained page. Needs `pcfi[cli]`."""

@@ -1,0 +1,214 @@
+"""An imputation, what went into it, and the graph -> `Facts`."""
+
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi.graphs import Graph
+from pcfi.holdout import Evaluation
+from pcfi.hops import Hops
+from pcfi.report.facts import ChannelFacts, Convergence, Facts, GraphFacts, Histogram, HopFacts
+from pcfi.report.picture import draw_picture
+from pcfi.result import Imputation
+
+Array = npt.NDArray[Any]
+
+BINS = 24
+MOST_HISTOGRAMS = 40  # of the channels with the most missing cells
+MOST_HOPS = 60  # bars of a chart; the rest is summed up in the last
+PACKAGES = ("pcfi", "numpy", "scipy", "numba", "pyarrow", "narwhals")
+
+
+@dataclass(frozen=True, eq=False)
+class Filling:
+    """Numbers before and after.
+
+    Attributes
+    ----------
+    names : sequence of str
+        Names of the channels.
+    before : ndarray of shape (n_nodes, n_channels)
+        NaN where missing.
+    after : ndarray of the same shape
+    node_names : callable
+        Name of a node by its row.
+    places : sequence of int or None
+        Which of all channels these are; None: all.
+    """
+
+    names: Sequence[str]
+    before: Array
+    after: Array
+    node_names: Any = str
+    places: Sequence[int] | None = None
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What is to be said besides the numbers."""
+
+    title: str
+    command: str = ""
+    parameters: dict[str, Any] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    stages: dict[str, float] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    evaluation: Evaluation | None = None
+
+
+def gather(filling: Filling, result: Imputation, graph: Graph, around: Circumstances) -> Facts:
+    """Gather the facts about one imputation."""
+    missing = np.isnan(filling.before)
+    return Facts(
+        title=around.title,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        command=around.command,
+        method=result.method,
+        graph=graph_facts(graph),
+        channels=_channels(filling, missing, _unreachable(result, filling.places)),
+        n_patterns=1 if result._hops is None else int(result._hops.codes.shape[1]),
+        hops=() if result._hops is None else hop_facts(result._hops, result.alpha),
+        convergence=Convergence(
+            result.status,
+            result.converged,
+            result.steps,
+            float(result.residual),
+            getattr(around.parameters.get("solver"), "rtol", None),
+        ),
+        parameters=_parameters(around.parameters, result),
+        versions=versions(),
+        files=around.files,
+        stages=around.stages,
+        warnings=around.warnings,
+        picture=draw_picture(graph, _confidence_of_nodes(result, len(missing)), filling.node_names),
+        evaluation=around.evaluation,
+    )
+
+
+def versions() -> dict[str, str]:
+    """What is needed to run it again."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:  # pragma: no cover
+            continue
+    return found
+
+
+def graph_facts(graph: Graph) -> GraphFacts:
+    """Size and connectedness of a graph."""
+    from scipy import sparse
+
+    ones = np.ones(len(graph.indices), dtype=np.int8)
+    matrix = sparse.csr_array((ones, graph.indices, graph.indptr), shape=(graph.n_nodes, graph.n_nodes))
+    n_components, labels = sparse.csgraph.connected_components(matrix, directed=graph.directed, connection="weak")
+    touched = np.diff(graph.indptr) > 0
+    touched[graph.indices] = True
+    return GraphFacts(
+        n_nodes=graph.n_nodes,
+        n_edges=graph.n_edges,
+        n_components=int(n_components),
+        largest_component=int(np.bincount(labels).max(initial=0)),
+        n_isolated=int((~touched).sum()),
+        directed=bool(graph.directed),
+        weighted=graph.weights is not None,
+    )
+
+
+def hop_facts(hops: Hops, alpha: float | None) -> tuple[HopFacts, ...]:
+    """Missing cells by hops."""
+    levels = hops.n_levels
+    sizes = np.bincount(hops.patterns, minlength=hops.codes.shape[1])
+    counts = np.zeros(levels + 2, dtype=np.int64)
+    for pattern, size in enumerate(sizes):
+        counts += size * np.bincount(np.minimum(hops.codes[:, pattern], levels + 1), minlength=levels + 2)
+
+    def confidence(hop: int) -> float | None:
+        return None if alpha is None else float(alpha) ** hop
+
+    shown = [HopFacts(hop, int(counts[hop]), confidence(hop)) for hop in range(1, levels + 1)]
+    if len(shown) > MOST_HOPS:
+        rest = sum(one.n_cells for one in shown[MOST_HOPS - 1 :])
+        shown = [*shown[: MOST_HOPS - 1], HopFacts(MOST_HOPS, rest, confidence(MOST_HOPS), or_more=True)]
+    if counts[-1]:
+        shown.append(HopFacts(None, int(counts[-1]), None if alpha is None else 0.0))
+    return tuple(shown)
+
+
+def _unreachable(result: Imputation, places: Sequence[int] | None) -> Array:
+    """Unreachable cells as an array, also where the features were a table."""
+    if result._hops is not None:
+        found = result._hops.unreachable()
+    else:
+        found = np.broadcast_to(result._unreachable_channels, result.shape)
+    return found if places is None else found[:, list(places)]
+
+
+def _channels(filling: Filling, missing: Array, unreachable: Array) -> tuple[ChannelFacts, ...]:
+    n_missing = missing.sum(axis=0)
+    with_histogram = set(np.argsort(-n_missing, kind="stable")[:MOST_HISTOGRAMS].tolist())
+    found = []
+    for place, name in enumerate(filling.names):
+        gone = missing[:, place]
+        known, filled = filling.before[~gone, place], filling.after[gone, place]
+        found.append(
+            ChannelFacts(
+                name=str(name),
+                n_known=len(known),
+                n_missing=int(n_missing[place]),
+                n_unreachable=int((unreachable[:, place] & gone).sum()),
+                mean_known=_mean(known),
+                mean_filled=_mean(filled),
+                histogram=_histogram(known, filled) if place in with_histogram else None,
+            )
+        )
+    return tuple(found)
+
+
+def _mean(values: Array) -> float | None:
+    finite = values[np.isfinite(values)]
+    return float(finite.mean(dtype=np.float64)) if len(finite) else None
+
+
+def _histogram(known: Array, filled: Array) -> Histogram | None:
+    both = [part[np.isfinite(part)].astype(np.float64) for part in (known, filled)]
+    low = min((part.min() for part in both if len(part)), default=0.0)
+    high = max((part.max() for part in both if len(part)), default=0.0)
+    if not np.isfinite(high - low):
+        return None
+    if high - low <= 1e-9 * max(abs(low), abs(high), 1e-300):
+        low, high = low - 0.5, high + 0.5
+    edges = np.linspace(low, high, BINS + 1)
+    counts = [np.histogram(part, edges)[0] for part in both]
+    return Histogram(tuple(edges.tolist()), *(tuple(count.tolist()) for count in counts))
+
+
+def _parameters(parameters: dict[str, Any], result: Imputation) -> dict[str, Any]:
+    """As given, and as used where the call left it open; values that JSON does not know as text."""
+    used = {**parameters, "method": result.method}
+    for name in ("alpha", "beta", "objective"):
+        if getattr(result, name, None) is not None:
+            used[name] = getattr(result, name)
+    plain = (str, int, float, bool, type(None))
+    return {name: value if isinstance(value, plain) else str(value) for name, value in used.items()}
+
+
+def _confidence_of_nodes(result: Imputation, n_nodes: int) -> Array:
+    """Mean confidence of the missing cells of each node; NaN where none was missing, or there is no confidence."""
+    total, n_missing = np.zeros(n_nodes), np.zeros(n_nodes)
+    hops = result._hops
+    if hops is not None and result.alpha is not None:
+        table = hops.confidence_by_code(result.alpha, np.float64)
+        sizes = np.bincount(hops.patterns, minlength=hops.codes.shape[1])
+        for pattern, size in enumerate(sizes):
+            codes = np.minimum(hops.codes[:, pattern], hops.n_levels + 1)
+            total += size * np.where(codes > 0, table[codes], 0.0)
+            n_missing += size * (codes > 0)
+    return np.asarray(np.divide(total, n_missing, out=np.full(n_nodes, np.nan), where=n_missing > 0))

@@ -1,0 +1,364 @@
+"""The command line, end to end: processes on real files, compared with `pcfi.impute`; bad input; kills; exit codes."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import time
+from inspect import signature
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import csv, feather, parquet
+from typer.testing import CliRunner
+
+import pcfi
+from command_line import COMMAND, N_NODES, edge_table, features, node_table, ring, run
+from pcfi.cli.app import COMMANDS, app, load_command
+
+CHANNELS = ["age", "income", "height"]
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(app, list(map(str, arguments)))
+
+
+@pytest.fixture
+def files(tmp_path):
+    parquet.write_table(node_table(features()), tmp_path / "nodes.parquet")
+    parquet.write_table(edge_table(ring()), tmp_path / "edges.parquet")
+    csv.write_csv(node_table(features()), tmp_path / "nodes.csv")
+    csv.write_csv(edge_table(ring()), tmp_path / "edges.csv")
+    return tmp_path
+
+
+def expected(**options):
+    return pcfi.impute(features(), ring(), **options)
+
+
+def channels(table):
+    return np.stack([table[name].to_numpy() for name in CHANNELS], axis=1)
+
+
+def test_files_in_files_out_is_all_there_is_to_it(files):
+    done = run("impute", "nodes.parquet", "edges.parquet", "-o", "filled.parquet", "--exclude", "label", folder=files)
+    assert done.returncode == 0, done.stderr
+    filled, before = parquet.read_table(files / "filled.parquet"), node_table(features())
+    assert np.array_equal(channels(filled), expected().values)
+    for untouched in ("id", "label", "since"):
+        assert filled[untouched].to_pylist() == before[untouched].to_pylist()
+    assert filled.column_names == before.column_names
+    assert b"ids in 'id', 3 channels (age, income, height); passed through: label, since" in done.stderr
+    assert b"'source' to 'target', unweighted" in done.stderr
+    assert b"Filled " in done.stdout
+
+
+@pytest.mark.parametrize(
+    "name", ["filled.csv", "filled.tsv", "filled.csv.gz", "filled.feather", "filled.npy", "filled.npz"]
+)
+def test_every_output_format_holds_the_same_numbers(files, name):
+    done = invoke("impute", files / "nodes.csv", files / "edges.csv", "-o", files / name, "--exclude", "label")
+    assert done.exit_code == 0, done.stderr
+    path = files / name
+    if name.endswith(".npy"):
+        found = np.load(path)
+    elif name.endswith(".npz"):
+        found = np.load(path)["features"]
+    elif name.endswith(".feather"):
+        found = channels(feather.read_table(path))
+    else:
+        parse = csv.ParseOptions(delimiter="\t" if ".tsv" in name else ",")
+        as_text = csv.ConvertOptions(column_types={"id": pa.string()})
+        table = csv.read_csv(path, parse_options=parse, convert_options=as_text)
+        assert table["id"].to_pylist()[:2] == ["000", "001"]
+        found = channels(table)
+    assert np.array_equal(found, expected().values)
+
+
+def test_options_are_the_parameters_of_impute(files):
+    asked = ["--alpha", "0.9", "--beta", "0.5", "--steps", "30", "--standardize", "--unreachable", "zero", "--directed"]
+    done = invoke(
+        "impute", files / "nodes.parquet", files / "edges.parquet", "-o", files / "o.npy", "--exclude=label", *asked
+    )
+    assert done.exit_code == 0, done.stderr
+    options = {"alpha": 0.9, "beta": 0.5, "standardize": True, "unreachable": "zero", "directed": True}
+    options["solver"] = pcfi.FixedSteps(30)
+    assert np.array_equal(np.load(files / "o.npy"), expected(**options).values)
+
+
+def test_confidence_and_hops_are_written(files):
+    written = ["--confidence", files / "c.parquet", "--hops", files / "h.parquet", "--confidence-columns"]
+    done = invoke(
+        "impute", files / "nodes.parquet", files / "edges.parquet", "-o", files / "o.csv", "--exclude=label", *written
+    )
+    assert done.exit_code == 0, done.stderr
+    result = expected()
+    confidence, hops = parquet.read_table(files / "c.parquet"), parquet.read_table(files / "h.parquet")
+    assert confidence.column_names == ["id", *CHANNELS]
+    assert np.array_equal(channels(confidence), result.confidence)
+    assert np.array_equal(channels(hops), result.hops)
+    beside = csv.read_csv(files / "o.csv")["income_confidence"].to_numpy()
+    assert np.array_equal(beside, result.confidence[:, 1])
+
+
+def test_hops_of_unreachable_cells_are_null(files):
+    parquet.write_table(edge_table(ring()[:, :10]), files / "few.parquet")
+    done = run(
+        "impute", "nodes.parquet", "few.parquet", "-o", "o.csv", "--hops", "h.csv", "--exclude=label", folder=files
+    )
+    assert done.returncode == 0
+    assert b"pcfi: warning: " in done.stderr
+    hops = csv.read_csv(files / "h.csv")["age"]
+    assert hops.null_count > 0
+    assert max(hops.drop_null().to_pylist()) < N_NODES
+
+
+def test_columns_categories_and_whole_numbers(tmp_path):
+    (tmp_path / "n.csv").write_text("node,kind,n,x\na,red,1,1.0\nb,,?,2.0\nc,red,2,-999\nd,blue,7,1.5\n")
+    (tmp_path / "e.csv").write_text("a,b\na,b\nb,c\nc,d\nx,a\n")
+    options = [
+        "--categorical",
+        "kind",
+        "--round",
+        "--missing-value",
+        "?",
+        "--missing-value",
+        "-999",
+        "--unknown-ids",
+        "drop",
+    ]
+    done = invoke("impute", tmp_path / "n.csv", tmp_path / "e.csv", "-o", tmp_path / "o.csv", *options)
+    assert done.exit_code == 0, done.stderr
+    filled = csv.read_csv(tmp_path / "o.csv").to_pydict()
+    assert filled["kind"] == ["red", "red", "red", "blue"]
+    assert filled["n"][1] in (1, 2)
+    assert all(isinstance(n, int) for n in filled["n"])
+    assert 1.0 <= filled["x"][2] <= 2.0
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "feather"])
+def test_standard_input_and_output(files, kind):
+    if kind == "feather":
+        feather.write_feather(node_table(features()), files / "nodes.feather")
+    content = (files / f"nodes.{kind}").read_bytes()
+    done = run("impute", "-", "edges.csv", "-o", "-", "--to", "parquet", "--exclude=label", folder=files, stdin=content)
+    assert done.returncode == 0, done.stderr
+    assert np.array_equal(channels(parquet.read_table(pa.BufferReader(done.stdout))), expected().values)
+    assert b"Filled" in done.stderr
+
+
+def test_json_is_for_machines(files):
+    done = run("impute", "nodes.csv", "edges.csv", "-o", "o.csv", "--exclude=label", "--json", folder=files)
+    facts = json.loads(done.stdout)
+    assert done.stderr == b""
+    assert sum(channel["n_missing"] for channel in facts["channels"]) == int(np.isnan(features()).sum())
+    assert facts["convergence"]["converged"] is True
+    assert facts["outputs"] == {"values": "o.csv"}
+
+
+def test_quiet_says_nothing(files):
+    done = run(
+        "impute", "nodes.csv", "edges.csv", "-o", "o.csv", "--exclude=label", "-q", "--threads", "1", folder=files
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_info_says_what_is_in_the_files(files):
+    done = invoke("info", files / "nodes.csv", files / "edges.csv", "--exclude=label", "--json")
+    found = json.loads(done.stdout)
+    missing = np.isnan(features()).sum(axis=0)
+    assert [channel["n_missing"] for channel in found["channels"]] == missing.tolist()
+    assert (found["graph"]["n_nodes"], found["graph"]["n_edges"], found["graph"]["n_components"]) == (40, 40, 1)
+    assert sum(hop["n_cells"] for hop in found["hops"]) == missing.sum() == found["n_missing"]
+    assert found["memory"]["filling"] > 0
+    shown = invoke("info", files / "nodes.csv", files / "edges.csv", "--exclude=label").stdout
+    assert "3 in 3 patterns" in shown
+
+
+def test_evaluate_ranks_methods_by_their_error_on_hidden_cells(files):
+    done = invoke("evaluate", files / "nodes.csv", files / "edges.csv", "--exclude=label", "--json", "--seed", "3")
+    found = json.loads(done.stdout)
+    errors = {method["method"]: method["rmse"] for method in found["methods"]}
+    assert set(errors) == {"pcfi", "fp", "neighbors", "mean", "zero"}
+    assert errors["fp"] < 0.5 < errors["mean"] < errors["zero"]
+    assert found["n_hidden"] == sum(at["n_cells"] for at in found["methods"][0]["by_hops"])
+    again = invoke("evaluate", files / "nodes.csv", files / "edges.csv", "--exclude=label", "--json", "--seed", "3")
+    assert [one["rmse"] for one in json.loads(again.stdout)["methods"]] == [one["rmse"] for one in found["methods"]]
+
+
+BAD = {
+    "no such file": (["impute", "none.csv", "edges.csv", "-o", "o.csv"], 1, "none.csv does not exist"),
+    "wrong suffix": (["impute", "nodes.doc", "edges.csv", "-o", "o.csv"], 1, ".doc is none of"),
+    "wrong output": (["impute", "nodes.csv", "edges.csv", "-o", "o.doc"], 1, ".doc is none of"),
+    "output exists": (["impute", "nodes.csv", "edges.csv", "-o", "nodes.csv"], 1, "nodes.csv exists already"),
+    "output twice": (["impute", "nodes.csv", "edges.csv", "-o", "o.csv", "--hops", "o.csv"], 2, "two outputs"),
+    "no folder": (["impute", "nodes.csv", "edges.csv", "-o", "no/o.csv"], 1, "folder no does not exist"),
+    "a folder": (["impute", "nodes.csv", "edges.csv", "-o", "."], 1, ". is a folder"),
+    "duplicate ids": (["impute", "twice.csv", "edges.csv", "-o", "o.csv"], 1, "'a' stands more than once"),
+    "unknown ids": (["impute", "nodes.csv", "strange.csv", "-o", "o.csv"], 1, "(such as 'x0', 'x1', 'x2', 'x3', 'x4')"),
+    "mixed": (["impute", "mixed.csv", "edges.csv", "-o", "o.csv"], 1, "mixes numbers and text"),
+    "no numbers": (["impute", "words.csv", "edges.csv", "-o", "o.csv"], 1, "no columns of numbers"),
+    "empty": (["impute", "empty.csv", "edges.csv", "-o", "o.csv"], 1, "empty.csv is empty"),
+    "truncated": (["impute", "cut.parquet", "edges.csv", "-o", "o.csv"], 1, "cannot be read as parquet"),
+    "bad alpha": (["impute", "nodes.csv", "edges.csv", "-o", "o.csv", "--alpha", "2"], 2, "alpha must be"),
+    "bad method": (["impute", "nodes.csv", "edges.csv", "-o", "o.csv", "--method", "x"], 2, "method must be"),
+    "bad column": (["impute", "nodes.csv", "edges.csv", "-o", "o.csv", "--columns", "x"], 2, "--columns names 'x'"),
+    "two solvers": (["impute", "nodes.csv", "edges.csv", "-o", "o.csv", "--steps=3", "--rtol=0.1"], 2, "--steps fixes"),
+    "both from stdin": (["impute", "-", "-", "-o", "o.csv"], 2, "only one of the two"),
+    "no such option": (["impute", "nodes.csv", "edges.csv", "-o", "o.csv", "--nonsense"], 2, "No such option"),
+    "no output": (["impute", "nodes.csv", "edges.csv"], 2, "Missing option"),
+    "bad facts": (["report", "nodes.csv"], 1, "the facts are no JSON"),
+    "bad share": (["evaluate", "nodes.csv", "edges.csv", "--share", "2"], 2, "between 0 and 1"),
+    "bad threads": (["info", "nodes.csv", "edges.csv", "--threads", "0"], 2, "--threads must be"),
+}
+
+
+@pytest.fixture(scope="module")
+def bad_files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bad")
+    csv.write_csv(node_table(features()), folder / "nodes.csv")
+    csv.write_csv(edge_table(ring()), folder / "edges.csv")
+    (folder / "nodes.doc").write_text("id,x\n")
+    (folder / "twice.csv").write_text("id,x\na,1\na,\n")
+    (folder / "mixed.csv").write_text("id,x\na,1\nb,2\nc,three\n")
+    (folder / "words.csv").write_text("id,x\na,b\n")
+    (folder / "empty.csv").write_text("")
+    strange = "".join(f"000,x{place}\n" for place in range(7))
+    (folder / "strange.csv").write_text(f"source,target\n{strange}")
+    parquet.write_table(node_table(features()), folder / "whole.parquet")
+    (folder / "cut.parquet").write_bytes((folder / "whole.parquet").read_bytes()[:-100])
+    return folder
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_refused_in_words_and_nothing_is_written(bad_files, monkeypatch, case):
+    arguments, code, words = BAD[case]
+    monkeypatch.chdir(bad_files)
+    before = sorted(bad_files.iterdir())
+    done = invoke(*arguments)
+    assert done.exit_code == code, done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    if done.stderr.startswith("pcfi:"):
+        assert done.stderr.count("\n") == 1
+    assert sorted(bad_files.iterdir()) == before
+
+
+def test_errors_speak_of_options(bad_files, monkeypatch):
+    monkeypatch.chdir(bad_files)
+    done = invoke("impute", "nodes.csv", "strange.csv", "-o", "o.csv")
+    assert "7 edges of 7 do so" in done.stderr
+    assert "--unknown-ids drop" in done.stderr
+    assert "pcfi.frames" not in done.stderr
+
+
+def test_debug_shows_where_an_error_comes_from(bad_files):
+    done = run("impute", "none.csv", "edges.csv", "-o", "o.csv", "--debug", folder=bad_files)
+    assert b"Traceback" in done.stderr
+    assert done.returncode == 1
+
+
+def test_an_unwritable_folder_is_told_before_the_work(files):
+    if os.geteuid() == 0:
+        pytest.skip("root may write everywhere")
+    (files / "locked").mkdir(mode=0o500)
+    done = run("impute", "nodes.csv", "edges.csv", "-o", "locked/o.csv", folder=files)
+    assert (done.returncode, b"may not be written to" in done.stderr) == (1, True)
+
+
+def test_no_space_left_leaves_nothing_behind(files):
+    def little_space():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+    before = sorted(files.iterdir())
+    arguments = ["impute", "nodes.csv", "edges.csv", "-o", "o.csv", "--exclude=label"]
+    done = run(*arguments, folder=files, preexec_fn=little_space)
+    assert done.returncode == 1
+    assert b"pcfi: " in done.stderr
+    assert b"Traceback" not in done.stderr
+    assert sorted(files.iterdir()) == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_run_killed_while_it_writes_leaves_no_half_file(files, number):
+    """The output is a slow format, so that there is time to kill it in the middle."""
+    values = np.where(np.arange(40_000)[:, None] % 2 == 0, np.random.default_rng(0).normal(size=(40_000, 60)), np.nan)
+    np.save(files / "big.npy", values)
+    np.save(files / "big-edges.npy", ring(40_000))
+    arguments = ["impute", "big.npy", "big-edges.npy", "-o", "o.csv.gz", "--method", "mean", "--debug"]
+    started = subprocess.Popen([*COMMAND, *arguments], cwd=files, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+    descriptors = Path(f"/proc/{started.pid}/fd")
+    size = 0
+    while size < 100_000 and started.poll() is None:
+        time.sleep(0.01)
+        size = largest_open_for_writing(descriptors, str(files))
+    assert started.poll() is None, started.stderr.read()
+    started.send_signal(number)
+    started.communicate()
+    assert started.returncode != 0
+    assert [path.name for path in files.iterdir() if "o.csv.gz" in path.name] == []
+
+
+def largest_open_for_writing(descriptors, folder):
+    sizes = [0]
+    try:
+        for opened in descriptors.iterdir():
+            target = str(opened.readlink())
+            if target.startswith(folder) and ("#" in target or "o.csv.gz" in target):
+                sizes.append(opened.stat().st_size)
+    except OSError:
+        pass
+    return max(sizes)
+
+
+def test_a_closed_pipe_is_no_error(files):
+    words = " ".join(map(str, [*COMMAND, "impute", "nodes.csv", "edges.csv", "-o", "-", "-q", "--exclude=label"]))
+    done = subprocess.run(
+        f"set -o pipefail; {words} | head -c 10", shell=True, executable="/bin/bash", cwd=files, capture_output=True
+    )
+    assert len(done.stdout) == 10
+    assert done.stderr == b""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(name):
+    done = invoke(name, "--help")
+    assert done.exit_code == 0
+    assert "Usage: " in done.stdout
+    assert load_command(name).name == name
+
+
+def test_defaults_shown_are_those_of_python():
+    shown = " ".join(invoke("impute", "--help").stdout.replace("│", "").split())
+    for name in ("alpha", "beta", "unreachable", "method"):
+        assert f"Default: {signature(pcfi.impute).parameters[name].default}." in shown
+
+
+def test_help_loads_nothing_heavy():
+    code = (
+        "import sys; sys.argv = ['pcfi', '--help']\n"
+        "from pcfi.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print(*sorted({name.split('.')[0] for name in sys.modules}), file=sys.stderr)"
+    )
+    done = subprocess.run([COMMAND[0], "-c", code], capture_output=True, text=True, check=True)
+    assert not {"pyarrow", "scipy", "numba", "narwhals", "matplotlib", "jinja2", "networkx"} & set(done.stderr.split())
+    assert "pcfi.experiments" not in done.stderr
+
+
+def test_version_is_printed():
+    assert invoke("--version").stdout == f"pcfi {pcfi.__version__}\n"
+
+
+def test_shell_completion_knows_commands_and_options():
+    asked = {"_PCFI_COMPLETE": "complete_bash", "COMP_CWORD": "1", "COMP_WORDS": "pcfi im"}
+    done = subprocess.run(COMMAND, capture_output=True, text=True, env={**os.environ, **asked}, check=False)
+    assert "impute" in done.stdout
+    asked = {"_PCFI_COMPLETE": "complete_bash", "COMP_CWORD": "2", "COMP_WORDS": "pcfi impute --conf"}
+    done = subprocess.run(COMMAND, capture_output=True, text=True, env={**os.environ, **asked}, check=False)
+    assert "--confidence" in done.stdout

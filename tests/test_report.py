@@ -1,0 +1,238 @@
+"""The report: facts are right and survive JSON, the page is whole, small and safe; Chromium draws it in silence."""
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import pcfi
+from command_line import features, ring
+from pcfi.errors import FileError
+from pcfi.holdout import evaluate, hide
+from pcfi.report.charts import charts
+from pcfi.report.facts import Facts
+from pcfi.report.gathering import Circumstances, Filling, gather
+from pcfi.report.page import paint
+from pcfi.report.sentences import summary
+
+EVIL = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
+NAMES = [EVIL, 'income & "wealth"', "</script><b>height</b>"]
+
+
+def make_facts(values=None, edges=None, names=NAMES, **options):
+    values = features() if values is None else values
+    graph = pcfi.prepare_graph(ring(len(values)) if edges is None else edges, len(values))
+    result = pcfi.impute(values, graph, **options)
+    evaluation = evaluate(values, graph, seed=1)
+    filling = Filling(names, values, result.values, lambda node: f"{EVIL} {node}")
+    around = Circumstances(EVIL, f"pcfi impute {EVIL}", {"solver": pcfi.UntilSettled()}, {"nodes": EVIL}, {"read": 0.5})
+    return gather(filling, result, graph, dataclasses.replace(around, warnings=(EVIL,), evaluation=evaluation))
+
+
+@pytest.fixture(scope="module")
+def facts():
+    return make_facts()
+
+
+def test_facts_are_those_of_the_imputation(facts):
+    values, result = features(), pcfi.impute(features(), ring())
+    missing = np.isnan(values)
+    assert [channel.n_missing for channel in facts.channels] == missing.sum(axis=0).tolist()
+    assert facts.n_missing == result.n_missing
+    assert facts.channels[1].mean_known == pytest.approx(np.nanmean(values[:, 1]))
+    assert facts.channels[1].mean_filled == pytest.approx(result.values[:, 1][missing[:, 1]].mean())
+    assert {one.hops: one.n_cells for one in facts.hops} == dict(
+        zip(*(part.tolist() for part in np.unique(result.hops[missing], return_counts=True)), strict=True)
+    )
+    assert [one.confidence for one in facts.hops] == [result.alpha**one.hops for one in facts.hops]
+    for channel in facts.channels:
+        assert (sum(channel.histogram.known), sum(channel.histogram.filled)) == (channel.n_known, channel.n_missing)
+    shown = [dot.confidence for dot in facts.picture.dots]
+    mean = [result.confidence[row][missing[row]].mean() if missing[row].any() else None for row in range(len(values))]
+    assert shown == [None if one is None else pytest.approx(one, abs=1e-4) for one in mean]
+    assert sorted(facts.picture.edges) == sorted((min(a, b), max(a, b)) for a, b in ring().T.tolist())
+
+
+def test_the_chart_of_confidence_says_how_many_cells_have_at_least_that_much(facts):
+    result, missing = pcfi.impute(features(), ring()), np.isnan(features())
+    shown = next(chart for chart in charts(facts) if chart.name == "confidence").spec["data"]["values"]
+    for point in shown:
+        share = (result.confidence[missing] >= point["confidence"]).mean()
+        assert point["share"] == pytest.approx(share)
+    assert (shown[0]["confidence"], shown[-1]["confidence"]) == (1.0, 0.0)
+
+
+def test_facts_survive_json(facts):
+    assert Facts.from_json(facts.to_json()) == facts
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda data: data.update(layout=99), "layout 99"),
+        (lambda data: data.pop("channels"), "not whole"),
+        (lambda data: data.update(channels=3), "facts.channels must be a list"),
+        (lambda data: data["graph"].update(n_nodes="many"), "facts.graph.n_nodes must be int"),
+        (lambda data: data.update(nonsense=1), "nonsense"),
+    ],
+)
+def test_facts_that_are_none_are_refused(facts, change, words):
+    data = json.loads(facts.to_json())
+    change(data)
+    with pytest.raises(FileError, match=words):
+        Facts.from_json(json.dumps(data))
+
+
+def test_the_page_is_one_small_file_without_foreign_html(facts):
+    page = paint(facts)
+    assert len(page.encode()) < 2_000_000
+    assert "<script>window.hacked" not in page
+    assert "<img src=x" not in page
+    assert "</script><b>height" not in page
+    assert "default-src &#39;none&#39;" in page or "default-src 'none'" in page
+    assert not any(f'{attribute}="http' in page for attribute in ("src", "href"))
+
+
+@pytest.mark.filterwarnings("ignore::pcfi.UnreachableWarning")
+def test_summary_says_what_happened(facts):
+    said = " ".join(summary(facts))
+    assert f"{facts.n_missing:,} of 120 cells" in said
+    assert "40 nodes, 40 edges and 1 component." in said
+    assert "Every missing cell could be reached" in said
+    cut = make_facts(edges=ring()[:, :10], unreachable="zero")
+    assert "could not be reached from any known cell" in " ".join(summary(cut))
+    assert "have no edge at all" in " ".join(summary(cut))
+
+
+@pytest.mark.filterwarnings("ignore::pcfi.PcfiWarning")
+@pytest.mark.parametrize("method", ["fp", "mean"])
+def test_methods_without_confidence_have_a_report_too(method):
+    page = paint(make_facts(method=method))
+    assert "How confident" not in page
+    assert "What was missing" in page
+
+
+@pytest.mark.filterwarnings("ignore::pcfi.PcfiWarning")
+def test_odd_features_have_a_report():
+    values = np.full((40, 3), np.nan)
+    values[:, 0] = 5.0
+    values[0, 1] = values[1, 1] = 1e300
+    values[3, 1] = -1e300
+    made = make_facts(values)
+    assert made.channels[2].mean_known is None
+    assert made.channels[0].n_missing == 0
+    assert Facts.from_json(made.to_json()).n_unreachable == 40
+    assert len(charts(made)) >= 5
+    paint(made)
+
+
+def test_many_channels_and_nodes_are_summed_up():
+    rng = np.random.default_rng(0)
+    values = np.where(rng.random((2000, 100)) < 0.5, rng.normal(size=(2000, 100)), np.nan)
+    made = make_facts(values, rng.integers(0, 2000, size=(2, 9000)), [f"c{place}" for place in range(100)])
+    assert sum(channel.histogram is not None for channel in made.channels) == 40
+    assert len(made.picture.dots) == 300
+    missing = next(chart for chart in charts(made) if chart.name == "missing")
+    assert sum(one["channels"] for one in missing.spec["data"]["values"]) == 100
+    assert len(paint(made)) < 2_000_000
+
+
+def test_hidden_cells_are_known_ones_hidden_in_the_way_cells_are_missing():
+    values = features()
+    hidden, how = hide(values, 0.2, np.random.default_rng(0))
+    assert not (hidden & np.isnan(values)).any()
+    assert how == "cells in the way they are missing"
+    whole = np.where(np.isnan(values[:, :1]), np.nan, np.arange(120.0).reshape(40, 3))
+    hidden, how = hide(whole, 0.2, np.random.default_rng(0))
+    assert how == "whole nodes"
+    assert (hidden.all(axis=1) | ~hidden.any(axis=1)).all()
+
+
+def test_errors_on_hidden_cells_are_those_of_impute():
+    values, graph = features(), pcfi.prepare_graph(ring())
+    hidden, _ = hide(values, 0.1, np.random.default_rng(7))
+    left = np.where(hidden, np.nan, values)
+    filled = pcfi.impute(left, graph, method="mean").values
+    wrong = ((filled - values) / np.nanstd(values, axis=0))[hidden]
+    found = evaluate(values, graph, methods=["mean"], seed=7)
+    assert found.n_hidden == hidden.sum()
+    assert found.methods[0].rmse == pytest.approx(np.sqrt(np.mean(wrong**2)))
+    assert found.methods[0].mae == pytest.approx(np.abs(wrong).mean())
+
+
+# In a browser.
+
+
+@pytest.fixture(scope="module")
+def browser():
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("Chromium is not installed")
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def page_file(tmp_path_factory, facts):
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    path.write_text(paint(facts), encoding="utf-8")
+    return path
+
+
+def visit(browser, path, width, scheme):
+    """The page when its charts are drawn, with all that it said and asked for."""
+    tab = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme).new_page()
+    said, asked = [], []
+    tab.on("console", lambda message: said.append(message.text))
+    tab.on("pageerror", lambda error: said.append(str(error)))
+    tab.on("request", lambda request: asked.append(request.url))
+    tab.goto(path.as_uri())
+    tab.wait_for_selector("html[data-charts=drawn], html[data-charts=failed]", timeout=60_000)
+    return tab, said, asked
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1280, "dark")])
+def test_chromium_draws_every_chart_without_a_word_or_a_request(browser, page_file, facts, width, scheme):
+    tab, said, asked = visit(browser, page_file, width, scheme)
+    assert said == []
+    assert asked == [page_file.as_uri()]
+    assert tab.evaluate("document.documentElement.dataset.charts") == "drawn"
+    drawn = tab.evaluate("[...document.querySelectorAll('.chart')].map(c => c.querySelectorAll('svg path').length)")
+    assert len(drawn) == len(charts(facts)) == 7
+    assert min(drawn) > 2
+    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_names_do_not_become_html(browser, page_file):
+    tab, _, _ = visit(browser, page_file, 1280, "light")
+    assert tab.evaluate("window.hacked") is None
+    assert tab.evaluate("document.querySelectorAll('img, main b').length") == 0
+    assert tab.inner_text("h1") == EVIL
+    assert tab.evaluate("[...document.querySelectorAll('option')].map(o => o.textContent)") == NAMES
+    tab.hover("#chart-graph path[aria-roledescription=point] >> nth=0")
+    tab.wait_for_selector("#vg-tooltip-element.visible")
+    assert EVIL in tab.inner_text("#vg-tooltip-element")
+    assert tab.evaluate("window.hacked") is None
+
+
+def test_the_page_can_be_used_by_keyboard_and_heard(browser, page_file):
+    tab, said, _ = visit(browser, page_file, 1280, "light")
+    before = tab.inner_html("#chart-distributions svg")
+    tab.focus("#choice-distributions")
+    tab.keyboard.press("ArrowDown")
+    tab.wait_for_function("html => document.querySelector('#chart-distributions svg').innerHTML !== html", arg=before)
+    tab.focus("#theme")
+    tab.keyboard.press("Enter")
+    tab.wait_for_selector("html[data-theme=dark][data-charts=drawn]")
+    assert tab.get_attribute("#theme", "aria-pressed") == "true"
+    assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 24, 27)"
+    assert tab.evaluate("[...document.querySelectorAll('.chart svg')].every(svg => svg.querySelector('[aria-label]'))")
+    assert tab.evaluate("document.querySelectorAll('h1').length") == 1
+    titles = tab.evaluate("[...document.querySelectorAll('section')].map(s => s.getAttribute('aria-labelledby'))")
+    assert all(tab.inner_text(f"#{title}") for title in titles)
+    assert said == []
