@@ -60,7 +60,7 @@ def test_files_get_the_numbers_of_impute(
         warnings.simplefilter("ignore", pcfi.PcfiWarning)
         patch.setattr(plan, "SMALLEST_RANGE", cut[0])
         patch.setattr(plan, "CHUNK_BYTES", cut[1])
-        expected = pcfi.impute(problem.masked, problem.graph, **{"alpha": 0.5, "beta": 0.1} | parameters)
+        expected = pcfi.impute(problem.masked, problem.graph, **parameters)
         stored = scale.impute(
             folder / "x.npy", folder / "g", folder / "y.npy", hops=folder / "h.npy", **more, **parameters
         )
