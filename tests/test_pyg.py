@@ -262,7 +262,7 @@ def test_the_functional_name_is_known():
     from torch_geometric.data.datapipes import DatasetAdapter
 
     assert "impute_features" in IterDataPipe.functions
-    filled = list(DatasetAdapter([small()]).impute_features(alpha=0.9))
+    filled = list(DatasetAdapter([small()]).impute_features(alpha=0.9, beta=0.1))
     assert torch.equal(filled[0].x, ImputeFeatures(alpha=0.9, beta=0.1)(small()).x)
 
 
