@@ -6,6 +6,7 @@ Blocks of one page share their names; a `text` block right after a `python` bloc
 import contextlib
 import io
 import re
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,9 +31,16 @@ def outputs(page: Path) -> list[tuple[str, str]]:
     return found
 
 
+def with_outputs(page: Path) -> str:
+    """The page with what its code prints in the blocks for it."""
+    text, done = page.read_text(), 0
+    for said, printed in outputs(page):
+        start = text.index(f"```text\n{said}```", done)
+        done = start + len(f"```text\n{printed}```")
+        text = text[:start] + f"```text\n{printed}```" + text[start + len(f"```text\n{said}```") :]
+    return text
+
+
 if __name__ == "__main__":
-    for page in PAGES:
-        text = page.read_text()
-        for said, printed in outputs(page):
-            text = text.replace(f"```text\n{said}```", f"```text\n{printed}```")
-        page.write_text(text)
+    for page in map(Path, sys.argv[1:]) if sys.argv[1:] else PAGES:
+        page.write_text(with_outputs(page))

@@ -129,6 +129,10 @@ def test_columns_categories_and_whole_numbers(tmp_path):
         "-999",
         "--unknown-ids",
         "drop",
+        "--alpha",
+        "0.5",
+        "--beta",
+        "0.1",
     ]
     done = invoke("impute", tmp_path / "n.csv", tmp_path / "e.csv", "-o", tmp_path / "o.csv", *options)
     assert done.exit_code == 0, done.stderr

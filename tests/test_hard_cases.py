@@ -239,7 +239,7 @@ BAD = [
     (lambda: pcfi.impute(SMALL, [[0, 1e300], [1, 2]], alpha=0.5, beta=0.1), r"names node 1e\+300"),
     (lambda: pcfi.prepare_graph(path(4), "4"), "n_nodes must be"),
     (lambda: pcfi.prepare_graph(path(4), 3), "edge 2 names node 3, but n_nodes is 3"),
-    (lambda: pcfi.impute(SMALL, path(4), standardize="no", alpha=0.5, beta=0.1), "True, False or None"),
+    (lambda: pcfi.impute(SMALL, path(4), standardize="no", alpha=0.5, beta=0.1), "True or False, or None"),
     (lambda: pcfi.impute(np.float16(SMALL * 9e3), path(4), beta=50.0, alpha=0.5), "float16"),
     (lambda: pcfi.prepare_graph(path(4), -1), "n_nodes must be"),
     (lambda: pcfi.prepare_graph(path(4), directed="no"), "directed must be"),

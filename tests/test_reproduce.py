@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import pcfi
 from pcfi.cli import main
 from pcfi.cli.app import app
+from pcfi.experiments import datasets
 from pcfi.experiments.plans import PLANS
 from pcfi.experiments.runs import Run
 from pcfi.experiments.store import Record, Store
@@ -217,6 +218,7 @@ def test_without_the_packages_of_the_laboratory_nothing_is_recorded(monkeypatch,
 def test_a_data_set_that_is_not_there_stops_before_anything_is_recorded(monkeypatch, tmp_path):
     monkeypatch.setenv("PCFI_DATA", str(tmp_path / "data"))
     monkeypatch.setattr("pcfi.experiments.datasets._read", missing_data)
+    datasets.load.cache_clear()
     said = invoke("table1", "--datasets", "Cora", "--splits", "1", "--store", tmp_path / "runs.jsonl")
     assert said.exit_code == 1
     assert "connect to the network" in said.stderr
