@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -77,6 +78,46 @@ def test_settled_values_stay_within_the_known_range_of_every_face(face, problem,
         known = problem.features[problem.known[:, d], d]
         assert known.min() <= values[:, d].min()
         assert values[:, d].max() <= known.max()
+
+
+@every_face
+@few
+@given(problems(), options)
+def test_every_face_gives_the_same_bits_twice_and_leaves_its_input_alone(face, problem, chosen):
+    before = problem.masked.tobytes(), problem.edge_index.tobytes()
+    assert run(face, problem, **chosen).tobytes() == run(face, problem, **chosen).tobytes()
+    assert (problem.masked.tobytes(), problem.edge_index.tobytes()) == before
+
+
+@every_face
+@few
+@given(problems(), options, st.integers(0, 2**32 - 1))
+def test_channel_order_does_not_matter_to_any_face(face, problem, chosen, seed):
+    order = np.random.default_rng(seed).permutation(problem.features.shape[1])
+    moved = replace(problem, features=problem.features[:, order], known=problem.known[:, order])
+    tolerance = 3e-4 if problem.features.dtype == np.float32 else 1e-5
+    np.testing.assert_allclose(run(face, moved, **chosen), run(face, problem, **chosen)[:, order], atol=tolerance)
+
+
+@every_face
+@few
+@given(problems(), st.sampled_from([0.05, 0.5, 1.0]))
+def test_settled_diffusion_follows_the_channels_unit_in_every_face(face, problem, alpha):
+    chosen = {"alpha": alpha, "beta": 0.0, "solver": pcfi.UntilSettled(1e-11, max_steps=20_000)}
+    wide = replace(problem, features=problem.features.astype(np.float64))
+    moved = replace(wide, features=3.0 * wide.features + 7.0)
+    has_sources = problem.known.any(axis=0)  # a channel without any is 0 in whatever unit
+    expected = 3.0 * run(face, wide, **chosen) + 7.0
+    np.testing.assert_allclose(run(face, moved, **chosen)[:, has_sources], expected[:, has_sources], atol=1e-6)
+
+
+@every_face
+@few
+@given(problems(), st.sampled_from([0.05, 0.5, 1.0]))
+def test_a_constant_channel_stays_constant_in_every_face(face, problem, alpha):
+    constant = replace(problem, features=np.full_like(problem.features, 4.5))
+    values = run(face, constant, alpha=alpha, beta=0.3)
+    assert (values[:, problem.known.any(axis=0)] == 4.5).all()
 
 
 @pytest.mark.parametrize(
