@@ -165,6 +165,16 @@ def low_rank_toy(rng):
     return data.edges, matrix.astype(np.float32), known
 
 
+def test_a_mixture_is_fitted_where_float32_sees_components_collapse():
+    rng = np.random.default_rng(0)
+    features = (100.0 + 1e-3 * rng.normal(size=(400, 5))).astype(np.float32)
+    known = rng.random((400, 1)) < np.full((1, 5), 0.02)
+    weights, means, variances = gcnmf.fit_mixture(np.where(known, features, np.float32(0)), known, 5, 0)
+    assert weights.sum() == pytest.approx(1)
+    assert np.isfinite(means).all()
+    assert (variances > 0).all()
+
+
 def test_srmgcnn_lowers_its_loss_and_beats_the_channel_mean():
     edges, matrix, known = low_rank_toy(np.random.default_rng(0))
     hidden = np.where(known, matrix, 0)

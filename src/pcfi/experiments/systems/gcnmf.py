@@ -41,7 +41,11 @@ def fit_mixture(zero_filled: Array, known: Array, components: int, seed: int) ->
     filled = np.where(known, zero_filled, channel_means(zero_filled, known))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than components; only a start
-        fitted = GaussianMixture(components, covariance_type="diag", random_state=seed).fit(filled)
+        mixture = GaussianMixture(components, covariance_type="diag", random_state=seed)
+        try:
+            fitted = mixture.fit(filled)
+        except ValueError:  # far from the origin, float32 cannot tell a narrow component from a collapsed one
+            fitted = mixture.fit(filled.astype(np.float64))
     return fitted.weights_, fitted.means_, fitted.covariances_
 
 
