@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import pcfi
@@ -70,6 +71,11 @@ def test_import_loads_numpy_and_nothing_heavier():
         "sklearn",
         "matplotlib",
         "networkx",
+        "pyarrow",
+        "zarr",
+        "fsspec",
+        "dask",
+        "distributed",
     }
     assert not loaded & heavy
 
@@ -137,6 +143,9 @@ DOCUMENTED = [
     pcfi.frames.impute,
     pcfi.networkx.impute,
     pcfi.anndata.impute,
+    pcfi.scale.impute,
+    pcfi.scale.build_graph,
+    pcfi.scale.estimate,
 ]
 
 
@@ -150,7 +159,7 @@ def test_documented_defaults_are_those_of_the_signature(documented):
     }
     assert set(stated) == set(actual)
     for name, default in actual.items():
-        evaluated = eval(stated[name], {"UntilSettled": pcfi.UntilSettled})
+        evaluated = eval(stated[name], {"UntilSettled": pcfi.UntilSettled, "np": np})
         assert evaluated == default, name
 
 

@@ -16,6 +16,7 @@ from pcfi import scale
 from pcfi.scale import plan
 from pcfi.scale.folder import WorkFolder
 from pcfi.scale.paths import remove
+from pcfi.scale.tasks import TASKS
 from random_problems import problems, random_problem
 
 pa = pytest.importorskip("pyarrow")
@@ -296,6 +297,20 @@ def test_a_run_stopped_after_any_task_goes_on_with_the_same_bits(tmp_path, small
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), expected)
 
 
+def test_a_call_that_lost_its_run_to_another_stops(tmp_path, small, monkeypatch):
+    # as a worker does that goes on when its scheduler is gone and the run has been resumed elsewhere
+    folder, split = small[0], TASKS["split"]
+
+    def taken_over(run, index):
+        facts = run.folder.read("plan.json")
+        run.folder.write("plan.json", {**facts, "token": "another"})
+        return split(run, index)
+
+    monkeypatch.setitem(TASKS, "split", taken_over)
+    with pytest.raises(scale.ClusterError, match="another call"):
+        scale.impute(folder / "x.npy", folder / "g", tmp_path / "y.npy")
+
+
 def test_a_work_folder_of_another_run_is_refused(tmp_path, small, monkeypatch):
     folder = small[0]
 
@@ -447,3 +462,17 @@ def test_unreachable_cells_and_unsettled_values_are_told(tmp_path):
             tmp_path / "r.npy", tmp_path / "ring", tmp_path / "s.npy", alpha=1, solver=pcfi.UntilSettled(1e-6, 2)
         )
     assert not stored.converged
+
+
+def test_an_estimate_covers_what_a_run_takes():
+    small, large = scale.estimate(200_000, 600_000, 128), scale.estimate(2_000_000, 30_000_000, 64)
+    assert small.memory <= 450_000_000  # the budget above
+    assert 0.9e9 < large.memory < 1.5e9  # measured: 0.95 GB, see docs/benchmarks.md
+    assert large.graph == 2_000_001 * 8 + 60_000_000 * 4
+    assert large.result == 2_000_000 * 64 * 4
+    assert scale.estimate(2_000_000, 30_000_000, 64, solver=pcfi.FixedSteps(10)).memory < 0.7 * large.memory
+    assert scale.estimate(2_000_000, 30_000_000, 64, n_patterns=1).work < large.work
+    assert large.seconds > small.seconds > 0
+    assert "GB of memory per process" in str(large)
+    with pytest.raises(pcfi.ParameterError, match="at least 1"):
+        scale.estimate(0, 1, 1)

@@ -41,6 +41,9 @@ class Cluster:
         )
 
     def add_worker(self, *arguments: str) -> None:
+        deadline = time.monotonic() + 60
+        while not self.file.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
         local = str(self.folder / f"worker-{len(self.workers)}")
         self.workers.append(self._start("dask_worker", "--nthreads", "1", "--local-directory", local, *arguments))
 
@@ -72,7 +75,7 @@ def problem(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_cluster_gets_the_same_bits_and_a_killed_worker_does_not_matter(tmp_path, cluster, problem):
+def test_a_cluster_gets_the_same_bits_and_may_lose_workers_and_its_scheduler(tmp_path, cluster, problem):
     started, client = cluster
     files, solver = (tmp_path / "x.npy", tmp_path / "g"), pcfi.UntilSettled(rtol=1e-7)
     alone = scale.impute(*files, tmp_path / "alone.npy", solver=solver)
@@ -100,6 +103,22 @@ def test_a_cluster_gets_the_same_bits_and_a_killed_worker_does_not_matter(tmp_pa
     assert seen[0] < 12  # of 12 panels: it was killed in the middle
     np.testing.assert_array_equal(killed.open(), alone.open())
     assert len(client.scheduler_info()["workers"]) == 1
+
+    journal = tmp_path / "lost.npy.work" / "journal"
+
+    def kill_the_scheduler() -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not any(journal.glob("split-*")):
+            time.sleep(0.001)
+        started.scheduler.kill()
+
+    killer = threading.Thread(target=kill_the_scheduler)
+    killer.start()
+    with pytest.raises(scale.ClusterError, match=r"the connection to the scheduler is lost. Finished tasks are kept"):
+        scale.impute(*files, tmp_path / "lost.npy", solver=solver, client=client)
+    killer.join()
+    again = scale.impute(*files, tmp_path / "lost.npy", solver=solver)
+    np.testing.assert_array_equal(again.open(), alone.open())
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
@@ -133,7 +152,7 @@ def test_errors_of_tasks_and_workers_without_memory_are_clear_and_finished_tasks
     )
 
 
-def test_a_scheduler_that_is_not_there_is_a_clear_error(tmp_path, problem, monkeypatch):
+def test_a_cluster_that_is_not_there_is_a_clear_error(tmp_path, problem, monkeypatch):
     from pcfi.scale import runners
 
     monkeypatch.setattr(runners, "PATIENCE", "1s")
@@ -141,6 +160,15 @@ def test_a_scheduler_that_is_not_there_is_a_clear_error(tmp_path, problem, monke
         scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy", client="tcp://127.0.0.1:9")
     with pytest.raises(scale.ClusterError, match=r"must be a dask.distributed.Client"):
         scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy", client=7)
+    started = Cluster(tmp_path)
+    try:
+        with (
+            distributed.Client(scheduler_file=str(started.file), timeout="60s", set_as_default=False) as client,
+            pytest.raises(scale.ClusterError, match="no worker came to the cluster within 1s"),
+        ):
+            scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy", client=client)
+    finally:
+        started.stop()
     assert not (tmp_path / "y.npy.work").exists()
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
@@ -148,7 +147,7 @@ def impute(
         folder.write("plan.json", plan)
         runner: Runner = LocalRunner(run, progress=progress)
         if cluster is not None:
-            runner = DaskRunner(run, cluster, uuid4().hex, progress=progress)
+            runner = DaskRunner(run, cluster, progress=progress)
         with compile_notice(show=progress):
             outcome = do_stages(run, runner)
         found, notices = report(run, outcome)

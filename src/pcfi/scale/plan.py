@@ -4,6 +4,7 @@ import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from pcfi.errors import ParameterError, StorageError, TooLargeError
 from pcfi.memory import available, size_in_bytes, size_in_words
@@ -106,7 +107,7 @@ def make_plan(run: Run, memory: Any, cluster: Any = None) -> dict[str, Any]:
     chunk = max(64, min(CHUNK_BYTES, spare // 4) // row_bytes(first))
     searches = max(1, min(threads, spare // max(1, hops_bytes(first))))
     range_rows = -(-run.n_nodes // RANGES // SMALLEST_RANGE) * SMALLEST_RANGE
-    plan = Plan(max(SMALLEST_RANGE, range_rows), int(min(chunk, run.n_nodes)), int(searches))
+    plan = Plan(max(SMALLEST_RANGE, range_rows), int(min(chunk, run.n_nodes)), int(searches), uuid4().hex)
     return {**asdict(plan), "budget": budget, "base": base, "threads": threads}
 
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from pcfi.diffusion import arithmetic, confidence_weighting, degree_weighting, varies
 from pcfi.diffusion.job import Weighting
-from pcfi.errors import FeatureError
+from pcfi.errors import ClusterError, FeatureError
 from pcfi.graphs import Graph
 from pcfi.hops import Hops
 from pcfi.parameters import Settings
@@ -32,11 +32,15 @@ LARGEST_INTEGER = 2**53
 
 @dataclass(frozen=True)
 class Plan:
-    """How a run is cut: rows of a range (a task of the passes over rows), rows held at a time, searches at a time."""
+    """How a run is cut: rows of a range (a task of the passes over rows), rows held at a time, searches at a time.
+
+    `token` names the call that works on the run; a call that resumes has another.
+    """
 
     range_rows: int
     chunk_rows: int
     searches: int
+    token: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +82,12 @@ class Run:
     def plan(self) -> Plan:
         """How the run is cut."""
         facts = self.folder.read("plan.json")
-        return Plan(facts["range_rows"], facts["chunk_rows"], facts["searches"])
+        return Plan(facts["range_rows"], facts["chunk_rows"], facts["searches"], facts["token"])
+
+    def check_owner(self) -> None:
+        """Stop if another call has taken over: what this one writes could undo what that one did."""
+        if self.folder.read("plan.json")["token"] != self.plan.token:
+            raise ClusterError("another call of pcfi.scale.impute has taken over this run")
 
     @property
     def n_ranges(self) -> int:

@@ -2,8 +2,9 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
@@ -20,7 +21,7 @@ from pcfi.scale.tasks import TASKS
 Array = npt.NDArray[Any]
 Node = TypeVar("Node")
 
-PATIENCE = "20s"  # for a scheduler to answer
+PATIENCE = "20s"  # for a scheduler to answer, and for a first worker
 
 
 class Runner(Protocol):
@@ -113,10 +114,10 @@ def do_task(path: str, token: str, stage: str, index: int, *, record: bool) -> A
 class DaskRunner:
     """The workers of a cluster; they and this process see the work folder under the same path."""
 
-    def __init__(self, run: Run, client: Any, token: str, *, progress: bool) -> None:
+    def __init__(self, run: Run, client: Any, *, progress: bool) -> None:
         self._run = run
         self._client = client
-        self._token = token
+        self._token = run.plan.token
         self._progress = progress
 
     def _submit(self, stage: str, index: int, *, record: bool) -> Any:
@@ -162,48 +163,40 @@ class DaskRunner:
             )
             return np.asarray(result.result())
 
-    def _clear_errors(self, futures: list[Any]) -> "_ClearErrors":
-        return _ClearErrors(self._client, futures, str(self._run.folder.path))
-
-
-class _ClearErrors:
-    """Calls tasks back if one of them fails, and says what happened to workers in plain words."""
-
-    def __init__(self, client: Any, futures: list[Any], path: str) -> None:
-        self._client = client
-        self._futures = futures
-        self._path = path
-
-    def __enter__(self) -> None:
-        if not self._client.scheduler_info(n_workers=-1)["workers"]:
-            raise ClusterError("the cluster has no workers: start some, and wait for them with client.wait_for_workers")
-
-    def __exit__(self, kind: Any, error: BaseException | None, _trace: Any) -> None:
-        if error is None:
-            return
-        self._client.cancel(self._futures)
+    @contextmanager
+    def _clear_errors(self, futures: list[Any]) -> Iterator[None]:
+        """Call tasks back if one of them fails, and say what happened to workers and scheduler in plain words."""
         distributed = load("distributed", "a cluster", "scale")
-        if isinstance(error, distributed.KilledWorker):
-            raise ClusterError(
-                f"workers died again and again while they did the same task ({error.task}), most likely because it "
-                "took more memory than they have: see pcfi.scale.estimate, and give workers more memory or run fewer "
-                f"on a machine. Finished tasks are kept in {self._path!r}: the same call goes on from there"
-            ) from error
-        if isinstance(error, OSError | distributed.CancelledError) and self._client.status != "running":
-            raise ClusterError(
-                f"the connection to the scheduler is lost. Finished tasks are kept in {self._path!r}: the same call "
-                "goes on from there"
-            ) from error
+        kept = f"Finished tasks are kept in {str(self._run.folder.path)!r}: the same call goes on from there"
+        try:
+            yield
+        except BaseException as error:
+            connected = self._client.status == "running"
+            if connected:
+                self._client.cancel(futures)
+            if isinstance(error, distributed.KilledWorker):
+                raise ClusterError(
+                    f"workers died again and again while they did the same task ({error.task}), most likely because it "
+                    "took more memory than they have: see pcfi.scale.estimate, and give workers more memory or run "
+                    f"fewer on a machine. {kept}"
+                ) from error
+            if not connected and isinstance(error, OSError | distributed.CancelledError):
+                raise ClusterError(f"the connection to the scheduler is lost. {kept}") from error
+            raise
 
 
 def connect(client: Any) -> Any:
     """The client itself, or one of the scheduler at this address."""
     distributed = load("distributed", "a cluster", "scale")
-    if isinstance(client, distributed.Client):
-        return client
-    if not isinstance(client, str):
+    if isinstance(client, str):
+        try:
+            client = distributed.Client(client, timeout=PATIENCE, set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise ClusterError(f"the scheduler at {client!r} cannot be reached ({error}): is it running?") from None
+    if not isinstance(client, distributed.Client):
         raise ClusterError(f"client must be a dask.distributed.Client or the address of a scheduler, got {client!r}")
     try:
-        return distributed.Client(client, timeout=PATIENCE, set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise ClusterError(f"the scheduler at {client!r} cannot be reached ({error}): is it running?") from None
+        client.wait_for_workers(1, timeout=PATIENCE)
+    except TimeoutError:
+        raise ClusterError(f"no worker came to the cluster within {PATIENCE}: start some") from None
+    return client

@@ -112,6 +112,7 @@ def split(run: Run, index: int) -> Entry:
     """A range of rows of every panel."""
     for start, values, mask in run.chunks(index):
         rows = _start(run, values, mask)
+        run.check_owner()
         for number, panel in enumerate(run.layout.panels):
             run.folder.write_rows(f"panel-{number}.raw", start, np.ascontiguousarray(rows[:, panel]))
     return {}
