@@ -71,7 +71,6 @@ def test_import_loads_numpy_and_nothing_heavier():
         "sklearn",
         "matplotlib",
         "networkx",
-        "pyarrow",
         "zarr",
         "fsspec",
         "dask",
