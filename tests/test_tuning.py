@@ -324,7 +324,8 @@ def test_expected_error_never_falls_with_hops_and_is_zero_for_known_cells(digits
     pixel = result.expected_error[:, 28]
     means = [pixel[result.hops[:, 28] == hops].mean() for hops in range(4)]
     assert means[0] == 0
-    assert 0 < means[1] <= means[2] <= means[3]
+    assert means[1] > 0
+    assert (np.diff(means[1:]) >= -1e-6).all()  # means of float32
 
 
 @pytest.mark.parametrize("kind", ["structural", "uniform"])
