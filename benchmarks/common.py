@@ -44,7 +44,7 @@ def hide(features: np.ndarray, kind: str, rate: float, seed: int = 0) -> np.ndar
 
 
 def power_law_graph(n_nodes: int, n_edges: int, *, n_communities: int = 40, seed: int = 0) -> np.ndarray:
-    """An edge index with power-law degrees and communities: ends drawn by popularity, 80 % in one community."""
+    """Different undirected edges, power-law degrees, communities: ends drawn by popularity, 80 % in one community."""
     rng = np.random.default_rng(seed)
     popularity = rng.permutation((np.arange(n_nodes) + 10.0) ** -0.7)
     community = rng.integers(0, n_communities, size=n_nodes)
@@ -57,11 +57,20 @@ def power_law_graph(n_nodes: int, n_edges: int, *, n_communities: int = 40, seed
         places = low + rng.random(len(low)) * (high - low)
         return order[np.minimum(np.searchsorted(cumulative, places), n_nodes - 1)]
 
-    everywhere = np.zeros(n_edges), np.full(n_edges, cumulative[-1])
-    source = draw(*everywhere)
-    inside = community[source]
-    target = np.where(rng.random(n_edges) < 0.8, draw(starts[inside], starts[inside + 1]), draw(*everywhere))
-    return np.stack([source, target]).astype(np.int32)
+    def draw_edges(count: int) -> np.ndarray:
+        everywhere = np.zeros(count), np.full(count, cumulative[-1])
+        source = draw(*everywhere)
+        inside = community[source]
+        target = np.where(rng.random(count) < 0.8, draw(starts[inside], starts[inside + 1]), draw(*everywhere))
+        codes = np.minimum(source, target) * n_nodes + np.maximum(source, target)
+        return codes[source != target]
+
+    codes = np.empty(0, dtype=np.int64)
+    while len(codes) < n_edges:
+        codes = np.sort(np.concatenate([codes, draw_edges(n_edges // 4)]))
+        codes = codes[np.append(True, codes[1:] != codes[:-1])]
+    codes = rng.permutation(codes)[:n_edges]
+    return np.stack(np.divmod(codes, n_nodes)).astype(np.int32)
 
 
 def interleave(candidates: dict[str, Callable[[], Any]], repeats: int = 3, seconds: float = 60.0) -> dict[str, float]:

@@ -14,7 +14,7 @@ def exponent(sizes: list[int], values: list[float]) -> float:
 def main() -> None:
     rows = []
     for what in ("nodes and edges", "edges", "channels"):
-        sizes, times = [], []
+        sizes, times, memory = [], [], []
         for factor in (1, 2, 4, 8):
             nodes = NODES * factor if what == "nodes and edges" else NODES
             edges = EDGES * factor if what != "channels" else EDGES
@@ -22,8 +22,10 @@ def main() -> None:
             row = measure(what, nodes, edges, channels, "uniform", "fixed", 0.995)
             sizes.append(factor)
             times.append(row["seconds"])
+            memory.append(row["memory above input, output (values, hops) and graph, MB"])
             rows.append({"growing": what, "factor": factor, **row})
-        rows.append({"growing": what, "exponent of time": exponent(sizes, times)})
+        exponents = {"exponent of time": exponent(sizes, times), "exponent of memory": exponent(sizes, memory)}
+        rows.append({"growing": what, **exponents})
     answer("growth", rows)
 
 

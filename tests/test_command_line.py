@@ -189,6 +189,8 @@ def test_evaluate_ranks_methods_by_their_error_on_hidden_cells(files):
     assert set(errors) == {"pcfi", "fp", "neighbors", "mean", "zero"}
     assert errors["fp"] < 0.5 < errors["mean"] < errors["zero"]
     assert found["n_hidden"] == sum(at["n_cells"] for at in found["methods"][0]["by_hops"])
+    same = pcfi.evaluate(features(), ring(), methods=("mean", "fp"), folds=3, unit="deviation", random_state=3)
+    assert [errors["mean"], errors["fp"]] == [one.scores["rmse"] for one in same.methods]
     again = invoke("evaluate", files / "nodes.csv", files / "edges.csv", "--exclude=label", "--json", "--seed", "3")
     assert [one["rmse"] for one in json.loads(again.stdout)["methods"]] == [one["rmse"] for one in found["methods"]]
 
@@ -215,7 +217,9 @@ BAD = {
     "no such option": (["impute", "nodes.csv", "edges.csv", "-o", "o.csv", "--nonsense"], 2, "No such option"),
     "no output": (["impute", "nodes.csv", "edges.csv"], 2, "Missing option"),
     "bad facts": (["report", "nodes.csv"], 1, "the facts are no JSON"),
-    "bad share": (["evaluate", "nodes.csv", "edges.csv", "--share", "2"], 2, "between 0 and 1"),
+    "bad folds": (["evaluate", "nodes.csv", "edges.csv", "--folds", "1"], 2, "at least 2"),
+    "bad unit": (["evaluate", "nodes.csv", "edges.csv", "--unit", "x"], 2, "unit must be one of"),
+    "bad methods": (["evaluate", "nodes.csv", "edges.csv", "--methods", "x"], 2, "--methods must be among"),
     "bad threads": (["info", "nodes.csv", "edges.csv", "--threads", "0"], 2, "--threads must be"),
 }
 

@@ -87,12 +87,51 @@ def test_auto_takes_the_method_that_fills_hidden_cells_best():
     assert len(chosen) > 1
 
 
+def test_errors_in_deviations_do_not_depend_on_the_scales_of_channels():
+    rng = np.random.default_rng(4)
+    features = hidden_at(rng, smooth(rng), "uniform")
+    scale = np.array([1.0, 1e-6, 1e6])[: features.shape[1]]
+    options = {"methods": ("mean", "fp", "pcfi"), "folds": 2, "unit": "deviation"}
+    found = [pcfi.evaluate(values, ring(200), **options) for values in (features, features * scale)]
+    for one, other in zip(*(each.methods for each in found), strict=True):
+        assert one.scores["rmse"] == pytest.approx(other.scores["rmse"], rel=1e-6)
+    spread = np.nanstd(features, axis=0)
+    plain = pcfi.evaluate(features, ring(200), methods="mean", folds=2)
+    errors = found[0].by_channel["mean"] * spread
+    assert errors == pytest.approx(plain.by_channel["mean"])
+    assert "standard deviations" in repr(found[0])
+
+
+def test_reliability_says_what_intervals_and_expected_errors_were_worth(evaluation):
+    features, found = evaluation
+    (one,) = found.reliability
+    assert one.method == "tuned"
+    assert sum(at.cells for at in one.by_hops) == sum(part.cells for part in one.bins) == found.n_hidden
+    assert one.covered == pytest.approx(sum(at.cells * at.covered for at in one.by_hops) / found.n_hidden)
+    assert 0.8 < one.covered <= 1
+    expected = [part.expected for part in one.bins]
+    assert expected == sorted(expected)
+    actual = sum(part.cells * part.actual for part in one.bins) / found.n_hidden
+    assert actual == pytest.approx(found.methods[2].scores["mae"])
+    assert "intervals for 90% cover" in repr(found)
+
+
+def test_a_complete_table_can_be_evaluated_too():
+    rng = np.random.default_rng(5)
+    values = smooth(rng)
+    found = pcfi.evaluate(values, ring(200), methods=("mean", "fp"), folds=5)
+    assert found.n_hidden == values.size
+    assert found.best == "fp"
+
+
 def test_bad_calls_are_refused():
     features = np.array([[1.0], [np.nan], [2.0]])
     with pytest.raises(pcfi.FeatureError, match="too few cells are known to hide"):
         pcfi.evaluate(np.array([[1.0], [np.nan], [np.nan]]), ring(3))
     with pytest.raises(pcfi.ParameterError, match="folds must be"):
         pcfi.evaluate(features, ring(3), folds=1)
+    with pytest.raises(pcfi.ParameterError, match="unit must be one of"):
+        pcfi.evaluate(features, ring(3), unit="metres")
     with pytest.raises(pcfi.ParameterError, match="no option of impute"):
         pcfi.evaluate(features, ring(3), methods={"mine": {"gamma": 1}})
     with pytest.raises(pcfi.ParameterError, match="methods is empty"):

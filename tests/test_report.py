@@ -10,8 +10,8 @@ import pytest
 import pcfi
 from command_line import features, ring
 from pcfi.errors import FileError
-from pcfi.holdout import evaluate, hide
 from pcfi.report.charts import charts
+from pcfi.report.errors import evaluation_facts, judged
 from pcfi.report.facts import Facts
 from pcfi.report.gathering import Circumstances, Filling, gather
 from pcfi.report.page import paint
@@ -25,7 +25,7 @@ def make_facts(values=None, edges=None, names=NAMES, **options):
     values = features() if values is None else values
     graph = pcfi.prepare_graph(ring(len(values)) if edges is None else edges, len(values))
     result = pcfi.impute(values, graph, **options)
-    evaluation = evaluate(values, graph, seed=1)
+    evaluation = evaluation_facts(pcfi.evaluate(values, graph, folds=2))
     filling = Filling(names, values, result.values, lambda node: f"{EVIL} {node}")
     around = Circumstances(EVIL, f"pcfi impute {EVIL}", {"solver": pcfi.UntilSettled()}, {"nodes": EVIL}, {"read": 0.5})
     return gather(filling, result, graph, dataclasses.replace(around, warnings=(EVIL,), evaluation=evaluation))
@@ -139,27 +139,36 @@ def test_many_channels_and_nodes_are_summed_up():
     assert len(paint(made)) < 2_000_000
 
 
-def test_hidden_cells_are_known_ones_hidden_in_the_way_cells_are_missing():
-    values = features()
-    hidden, how = hide(values, 0.2, np.random.default_rng(0))
-    assert not (hidden & np.isnan(values)).any()
-    assert how == "cells in the way they are missing"
-    whole = np.where(np.isnan(values[:, :1]), np.nan, np.arange(120.0).reshape(40, 3))
-    hidden, how = hide(whole, 0.2, np.random.default_rng(0))
-    assert how == "whole nodes"
-    assert (hidden.all(axis=1) | ~hidden.any(axis=1)).all()
+def test_errors_of_an_evaluation_are_in_the_facts():
+    found = pcfi.evaluate(features(), ring(), methods=("mean", "pcfi"), folds=2, unit="deviation")
+    made = evaluation_facts(found)
+    assert [one.rmse for one in made.methods] == [one.scores["rmse"] for one in found.methods]
+    for one in made.methods:
+        assert sum(at.n_cells for at in one.by_hops) == made.n_hidden == found.n_hidden
+    assert [one.method for one in made.reliability] == ["pcfi"]
+    assert sum(one.n_cells for one in made.reliability[0].bins) == found.n_hidden
 
 
-def test_errors_on_hidden_cells_are_those_of_impute():
-    values, graph = features(), pcfi.prepare_graph(ring())
-    hidden, _ = hide(values, 0.1, np.random.default_rng(7))
-    left = np.where(hidden, np.nan, values)
-    filled = pcfi.impute(left, graph, method="mean").values
-    wrong = ((filled - values) / np.nanstd(values, axis=0))[hidden]
-    found = evaluate(values, graph, methods=["mean"], seed=7)
-    assert found.n_hidden == hidden.sum()
-    assert found.methods[0].rmse == pytest.approx(np.sqrt(np.mean(wrong**2)))
-    assert found.methods[0].mae == pytest.approx(np.abs(wrong).mean())
+def test_the_charts_of_reliability_show_what_was_found(facts):
+    made = {chart.name: chart for chart in charts(facts)}
+    found = facts.evaluation.reliability[0]
+    shown = made["coverage"].spec["data"]["values"]
+    assert [one["covered"] for one in shown] == [at.covered for at in found.by_hops if at.hops is not None]
+    pairs = [(one["expected"], one["actual"]) for one in made["expected-errors"].spec["data"]["values"]]
+    assert pairs == [(one.expected, one.actual) for one in found.bins]
+    assert f"covered {found.covered:.1%} of them" in " ".join(summary(facts))
+
+
+def test_errors_against_a_known_truth_are_counted_by_hops():
+    values, result = features(), pcfi.impute(features(), ring(), alpha=0.5, beta=0.0)
+    truth = features(rate=0.0)
+    removed = np.isnan(values)
+    one = judged({"pcfi": result.values - truth}, {"pcfi": 1.5}, removed, result._hops)[0]
+    wrong = (result.values - truth)[removed]
+    assert one.rmse == pytest.approx(np.sqrt(np.mean(wrong**2)))
+    assert one.mae == pytest.approx(np.abs(wrong).mean())
+    for at in one.by_hops:
+        assert at.error == pytest.approx(np.sqrt(np.mean(wrong[result.hops[removed] == at.hops] ** 2)))
 
 
 # In a browser.
@@ -203,7 +212,7 @@ def test_chromium_draws_every_chart_without_a_word_or_a_request(browser, page_fi
     assert asked == [page_file.as_uri()]
     assert tab.evaluate("document.documentElement.dataset.charts") == "drawn"
     drawn = tab.evaluate("[...document.querySelectorAll('.chart')].map(c => c.querySelectorAll('svg path').length)")
-    assert len(drawn) == len(charts(facts)) == 7
+    assert len(drawn) == len(charts(facts)) == 9
     assert min(drawn) > 2
     assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
 

@@ -59,9 +59,10 @@ class Graph:
         """Sum of the weights that flow into each node, in float64."""
         if self.weights is None:
             return np.diff(self.indptr).astype(np.float64)
+        summed, filled = np.zeros(self.n_nodes), np.diff(self.indptr) > 0
         with np.errstate(over="ignore"):
-            summed: Array = np.add.reduceat(np.append(self.weights, 0.0), self.indptr[:-1])
-        return np.where(np.diff(self.indptr) > 0, summed, 0.0)
+            summed[filled] = np.add.reduceat(self.weights, self.indptr[:-1][filled])
+        return summed
 
     @cached_property
     def weight_range(self) -> tuple[float, float]:
@@ -83,7 +84,7 @@ class Graph:
         key = np.dtype(dtype).name
         if key not in self._cast:
             weights = np.empty(0) if self.weights is None else self.weights
-            self._cast[key] = weights.astype(dtype)
+            self._cast[key] = weights.astype(dtype, copy=False)
         return self._cast[key]
 
     def _matrix(self) -> Any:

@@ -46,7 +46,7 @@ def demo(
         if as_json:
             typer.echo(json.dumps({method: {"rmse": error, "seconds": spent} for method, error, spent in rows}))
         _show(told, rows, results["pcfi"])
-        _draw(told, digits, results["pcfi"], _judged(digits, rows, results, seed), folder)
+        _draw(told, digits, results["pcfi"], _judged(digits, rows, results), folder)
         if write is not None:
             _leave(told, digits, write)
         else:
@@ -76,15 +76,15 @@ def _show(told: Session, rows: Any, result: Any) -> None:
     told.show(f"{result}\n")
 
 
-def _judged(digits: Any, rows: Any, results: Any, seed: int) -> Any:
+def _judged(digits: Any, rows: Any, results: Any) -> Any:
     """The errors on the removed pixels as an evaluation; here the truth is known."""
-    from pcfi.holdout import Evaluation, judge
+    from pcfi.report.errors import judged
+    from pcfi.report.facts import EvaluationFacts
 
     removed, hops = ~digits.known, results["pcfi"]._hops
-    methods = tuple(
-        judge(method, results[method].values - digits.images, removed, hops, seconds) for method, _, seconds in rows
-    )
-    return Evaluation(int(removed.sum()), "90 % of the images", seed, methods, "shades of grey, from 0 to 16")
+    errors = {method: results[method].values - digits.images for method, _, _ in rows}
+    methods = judged(errors, {method: seconds for method, _, seconds in rows}, removed, hops)
+    return EvaluationFacts(int(removed.sum()), "90 % of the images", "shades of grey, from 0 to 16", methods)
 
 
 def _draw(told: Session, digits: Any, result: Any, tested: Any, folder: Path) -> None:

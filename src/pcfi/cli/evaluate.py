@@ -2,19 +2,24 @@
 
 import json
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import pcfi
 from pcfi.cli import options as o
 from pcfi.cli.arguments import GroupedCommand, names
 from pcfi.cli.loading import EdgeColumns, load
 from pcfi.cli.session import Session, session
-from pcfi.errors import FileError, counted
+from pcfi.errors import FileError, ParameterError, counted
 from pcfi.files.nodes import Wanted
-from pcfi.holdout import SHARE, Evaluation
-from pcfi.holdout import evaluate as hold_out
 from pcfi.parameters import METHODS
+
+if TYPE_CHECKING:
+    from pcfi.evaluation import Evaluation
+
+FOLDS = 3
+OWN = ("method", "unreachable", "directed", "random_state")  # options of `impute` that `evaluate` has itself
 
 
 def evaluate(
@@ -28,9 +33,22 @@ def evaluate(
             rich_help_panel=o.FILLING,
         ),
     ] = None,
-    share: Annotated[
-        float, typer.Option(help="Share of the known cells to hide.", metavar="NUMBER", rich_help_panel=o.FILLING)
-    ] = SHARE,
+    folds: Annotated[
+        int,
+        typer.Option(
+            help="How often a part of the known cells is hidden; more if few are known.",
+            metavar="NUMBER",
+            rich_help_panel=o.FILLING,
+        ),
+    ] = FOLDS,
+    unit: Annotated[
+        str,
+        typer.Option(
+            help="Errors in standard deviations of the channels (deviation), or in the numbers of the files (data).",
+            metavar="UNIT",
+            rich_help_panel=o.FILLING,
+        ),
+    ] = "deviation",
     id: o.Id = None,  # noqa: A002  the word of the domain
     columns: o.Columns = None,
     exclude: o.Exclude = None,
@@ -73,38 +91,57 @@ def evaluate(
         if not loaded.names:
             raise FileError(f"{nodes} has no column of numbers to hide cells of")
         features = loaded.array(loaded.nodes.table)
-        with told.stage("evaluate"):
-            found = hold_out(
-                features,
-                loaded.graph,
-                methods=names(methods) or METHODS,
-                share=share,
-                seed=seed,
-                options=given,
-                progress=told.progress,
-            )
+        found = hide_and_fill(
+            told, features, loaded.graph, given, seed, methods=names(methods) or METHODS, folds=folds, unit=unit
+        )
         if as_json:
-            typer.echo(json.dumps(asdict(found)))
+            typer.echo(json.dumps(as_facts(found)))
         show(told, found)
 
 
-def show(told: Session, found: Evaluation) -> None:
+def hide_and_fill(
+    told: Session, features: Any, graph: Any, given: dict[str, Any], seed: int, **options: Any
+) -> "Evaluation":
+    """Evaluate methods that share the options given on the command line."""
+    wanted = {"methods": METHODS, "folds": FOLDS, "unit": "deviation", **options}
+    unknown = [method for method in wanted["methods"] if method not in METHODS]
+    if unknown:
+        raise ParameterError(f"--methods must be among {', '.join(METHODS)}, got {unknown[0]!r}")
+    shared = {name: value for name, value in given.items() if name not in OWN}
+    wanted["methods"] = {method: {**shared, "method": method} for method in wanted["methods"]}
+    with told.stage("evaluate"):
+        return pcfi.evaluate(
+            features, graph, directed=graph.directed, random_state=seed, progress=told.progress, **wanted
+        )
+
+
+def as_facts(found: "Evaluation") -> dict[str, Any]:
+    """The evaluation as JSON takes it."""
+    from pcfi.report.errors import evaluation_facts
+    from pcfi.report.facts import finite
+
+    return dict(finite(asdict(evaluation_facts(found))))
+
+
+def show(told: Session, found: "Evaluation") -> None:
     """The table of errors, the best method marked."""
     from rich.table import Table
     from rich.text import Text
 
-    title = f"Error on {counted(found.n_hidden, 'hidden cell')} ({found.how}), in {found.unit}"
-    table = Table(title=title, title_justify="left", title_style="bold")
-    hops = sorted({at.hops for one in found.methods for at in one.by_hops if at.hops is not None})[:6]
+    unit = "standard deviations of the channel" if found.unit == "deviation" else "units of the data"
+    cells, folds = counted(found.n_hidden, "hidden cell"), counted(found.n_folds, "fold")
+    table = Table(title=f"Error on {cells} in {folds}, in {unit}", title_justify="left", title_style="bold")
+    hops = sorted({at.hops for at in found.by_hops if at.hops >= 0})[:6]
     for name in ("method", "RMSE", "MAE", *(f"{hop} hop{'s' if hop > 1 else ''}" for hop in hops), "time"):
         table.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
-    best = min(one.rmse for one in found.methods)
     for one in found.methods:
-        at = {point.hops: f"{point.error:.3f}" for point in one.by_hops}
-        cells = [f"{one.rmse:.3f}", f"{one.mae:.3f}", *(at.get(hop, "-") for hop in hops), f"{one.seconds:.2f} s"]
-        style = "bold green" if one.rmse == best else ""
-        table.add_row(Text(one.method), *cells, style=style)
+        at = {point.hops: f"{point.rmse:.3f}" for point in found.by_hops if point.method == one.method}
+        errors = (f"{one.scores[name]:.3f}" for name in ("rmse", "mae"))
+        cells_of_row = [*errors, *(at.get(hop, "-") for hop in hops), f"{one.seconds:.2f} s"]
+        table.add_row(Text(one.method), *cells_of_row, style="bold green" if one.method == found.best else "")
     told.show(table)
+    for line in found.reliability:
+        told.show(str(line))
 
 
 command: tuple[Any, dict[str, Any]] = evaluate, {"cls": GroupedCommand}

@@ -220,12 +220,11 @@ def _fitting(table: Any, form: Format, loaded: Loaded) -> Any:
 
 
 def _evaluated(told: Session, loaded: Loaded, given: dict[str, Any], seed: int) -> Any:
-    from pcfi.holdout import evaluate
+    from pcfi.cli.evaluate import hide_and_fill
+    from pcfi.report.errors import evaluation_facts
 
-    with told.stage("evaluate"):
-        return evaluate(
-            loaded.array(loaded.nodes.table), loaded.graph, seed=seed, options=given, progress=told.progress
-        )
+    features = loaded.array(loaded.nodes.table)
+    return evaluation_facts(hide_and_fill(told, features, loaded.graph, given, seed))
 
 
 def _report(

@@ -1,5 +1,6 @@
 """`evaluate`: how well each method fills known cells that are hidden from it."""
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -8,14 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from pcfi.errors import FeatureError, ParameterError
+from pcfi.evaluation.reliability import COVERAGE, Claims, reliability_of
 from pcfi.evaluation.result import ByHops, Evaluation, Scored
 from pcfi.evaluation.scores import score, score_binary
 from pcfi.graphs import GraphLike
 from pcfi.hops import Hops, count_hops
 from pcfi.imputation import complete
 from pcfi.parameters import METHODS, Settings
-from pcfi.problem import Problem, read_problem
+from pcfi.problem import Problem, known_mask, read_problem
 from pcfi.progress import progress_bar
+from pcfi.result import Imputation
 from pcfi.solvers import UntilSettled
 from pcfi.tuning.hiding import Fold, make_folds
 from pcfi.tuning.resolution import on_host
@@ -26,6 +29,8 @@ __all__ = ["Evaluation", "evaluate"]
 Array = npt.NDArray[Any]
 
 DEFAULT_METHODS = ("zero", "mean", "neighbors", "fp", "pcfi")
+UNITS = ("data", "deviation")
+ROWS_AT_A_TIME = 2048
 
 
 def evaluate(
@@ -34,6 +39,7 @@ def evaluate(
     *,
     methods: Sequence[str] | Mapping[str, Mapping[str, Any]] = DEFAULT_METHODS,
     folds: int = 5,
+    unit: str = "data",
     known: Any = None,
     directed: bool = False,
     random_state: int | np.random.Generator | None = None,
@@ -54,6 +60,9 @@ def evaluate(
         {"paper": {"alpha": 0.9, "beta": 0.1}, "tuned": {}}.
     folds : int, default=5
         At most so many times a part of the known cells is hidden; more if few nodes are known.
+    unit : {"data", "deviation"}, default="data"
+        What errors are measured in: the numbers of the data, or standard deviations of each channel's known values, so
+        that channels of different scales count alike.
     known : boolean array of the shape of features, default=None
         As in `impute`.
     directed : bool, default=False
@@ -66,7 +75,8 @@ def evaluate(
     Returns
     -------
     Evaluation
-        Scores of each method overall, by hops and by channel.
+        Scores of each method overall, by hops and by channel; for methods that say how large an error to expect,
+        whether that is so.
 
     Examples
     --------
@@ -79,26 +89,43 @@ def evaluate(
     'pcfi'
     """
     calls = _calls(methods, directed, random_state)
+    if unit not in UNITS:
+        raise ParameterError(f"unit must be one of {', '.join(map(repr, UNITS))}, got {unit!r}")
     problem = on_host(read_problem(features, graph, known, directed=directed))
-    parts = make_folds(problem, seeded(random_state), most=_count(folds))
+    parts = make_folds(problem, seeded(random_state), most=_count(folds), complete=True)
     if len(parts) < 2:
         raise FeatureError("too few cells are known to hide some of them: evaluate needs at least 2 nodes or cells")
-    scored: dict[str, list[Answer]] = {name: [] for name in calls}
+    units = np.ones(problem.values.shape[1]) if unit == "data" else _deviations(problem)
+    answers: dict[str, list[Answer]] = {name: [] for name in calls}
     with progress_bar("evaluate", len(parts) * len(calls), show=progress) as advance:
         for fold in parts:
-            codes = _hops_of(fold)
+            hops = _hops_of(fold)
             for name, settings in calls.items():
-                scored[name].append(_answer(fold, codes, settings))
+                answers[name].append(_answer(fold, hops, units, settings))
                 advance(1)
-    return _summary(problem, parts, scored)
+    return _summary(unit, units, parts, answers)
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What a method filled into the hidden cells of a fold, and the hops of these (-1 if unreachable)."""
+    """What a method filled into the hidden cells of a fold, in units, what it claims about errors, and its time."""
 
     filled: Array
     hops: Array
+    claims: Claims | None
+    seconds: float
+
+
+def _deviations(problem: Problem) -> Array:
+    """Standard deviation of the known values of each channel; 1 if that is 0."""
+    known, channels = known_mask(problem), problem.channels
+    squares = np.zeros(known.shape[1])
+    for start in range(0, len(known), ROWS_AT_A_TIME):
+        rows = slice(start, start + ROWS_AT_A_TIME)
+        part = np.where(known[rows], problem.values[rows] - channels.mean, 0.0) / channels.magnitude
+        squares += np.einsum("ij,ij->j", part, part, dtype=np.float64)
+    spread = channels.magnitude * np.sqrt(squares / np.maximum(channels.n_known, 1))
+    return np.where((spread > 0) & ~channels.constant, spread, 1.0)
 
 
 def _count(folds: object) -> int:
@@ -141,42 +168,57 @@ def _hops_of(fold: Fold) -> Array:
     return np.where(codes <= hops.n_levels, codes, -1)
 
 
-def _answer(fold: Fold, hops: Array, settings: Settings) -> Answer:
+def _answer(fold: Fold, hops: Array, units: Array, settings: Settings) -> Answer:
     problem = replace(fold.problem, restore=np.asarray, wrap=np.asarray)
+    begin = time.perf_counter()
     result, _ = complete(problem, settings)  # what it warns of is a problem that nobody asked about
-    return Answer(np.nan_to_num(fold.at(result.values)), hops)
+    seconds = time.perf_counter() - begin
+    unit = units[fold.channels]
+    filled = np.nan_to_num(fold.at(result.values)) / unit
+    return Answer(filled, hops, _claims(fold, result, np.abs(filled - fold.truth / unit), hops, unit), seconds)
 
 
-def _summary(problem: Problem, parts: list[Fold], answers: dict[str, list[Answer]]) -> Evaluation:
-    truth = np.concatenate([fold.truth for fold in parts])
+def _claims(fold: Fold, result: Imputation, actual: Array, hops: Array, unit: Array) -> Claims | None:
+    if result.expected_error is None:
+        return None
+    low, high = (fold.at(bound) for bound in result.interval(COVERAGE))
+    return Claims(fold.at(result.expected_error) / unit, actual, (low <= fold.truth) & (fold.truth <= high), hops)
+
+
+def _summary(unit: str, units: Array, parts: list[Fold], answers: dict[str, list[Answer]]) -> Evaluation:
     channels = np.concatenate([fold.channels for fold in parts])
+    truth = np.concatenate([fold.truth for fold in parts])
     hops = np.concatenate([answer.hops for answer in next(iter(answers.values()))])
     binary = bool(np.isin(truth, (0.0, 1.0)).all() and (truth > 0).any())
-    rows, by_hops, by_channel = [], [], {}
+    cells = np.bincount(channels, minlength=len(units))
+    rows, by_hops, by_channel, reliability = [], [], {}, []
     for name, given in answers.items():
-        rows.append(_scored(name, parts, given, binary))
-        error = np.concatenate([answer.filled for answer in given]) - truth
+        rows.append(_scored(name, parts, given, units, binary))
+        squares = (np.concatenate([answer.filled for answer in given]) - truth / units[channels]) ** 2
         by_hops += [
-            ByHops(name, int(level), int((hops == level).sum()), float(np.sqrt(np.mean(error[hops == level] ** 2))))
+            ByHops(name, int(level), int((hops == level).sum()), float(np.sqrt(np.mean(squares[hops == level]))))
             for level in np.unique(hops)
         ]
-        cells = np.bincount(channels, minlength=problem.values.shape[1])
-        squares = np.bincount(channels, weights=error**2, minlength=problem.values.shape[1])
-        by_channel[name] = np.sqrt(np.divide(squares, cells, out=np.full(len(cells), np.nan), where=cells > 0))
-    return Evaluation(tuple(rows), tuple(by_hops), by_channel, len(truth), len(parts))
+        sums = np.bincount(channels, weights=squares, minlength=len(units))
+        by_channel[name] = np.sqrt(np.divide(sums, cells, out=np.full(len(cells), np.nan), where=cells > 0))
+        claims = [answer.claims for answer in given if answer.claims is not None]
+        if claims:
+            reliability.append(reliability_of(name, Claims.joined(claims)))
+    return Evaluation(tuple(rows), tuple(by_hops), by_channel, len(truth), len(parts), unit, tuple(reliability))
 
 
-def _scored(name: str, parts: list[Fold], given: list[Answer], binary: bool) -> Scored:
+def _scored(name: str, parts: list[Fold], given: list[Answer], units: Array, binary: bool) -> Scored:
     each = []
     for fold, answer in zip(parts, given, strict=True):
-        base = fold.problem.channels.mean[fold.channels].astype(np.float64)
-        scores = score(fold.truth, answer.filled, base, fold.nodes)
+        unit = units[fold.channels]
+        truth, base = fold.truth / unit, fold.problem.channels.mean[fold.channels].astype(np.float64) / unit
+        scores = score(truth, answer.filled, base, fold.nodes)
         each.append(scores | (score_binary(fold.truth, answer.filled, fold.nodes) if binary else {}))
     table = {key: np.array([scores[key] for scores in each]) for key in each[0]}
     sizes = np.array([len(fold.truth) for fold in parts], dtype=np.float64)
     means = {key: _mean(values, sizes, squared=key == "rmse") for key, values in table.items()}
     errors = {key: float(np.nanstd(values, ddof=1) / np.sqrt(len(values))) for key, values in table.items()}
-    return Scored(name, means, errors)
+    return Scored(name, means, errors, float(np.mean([answer.seconds for answer in given])))
 
 
 def _mean(values: Array, sizes: Array, *, squared: bool) -> float:

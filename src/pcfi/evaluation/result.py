@@ -7,17 +7,19 @@ import numpy as np
 import numpy.typing as npt
 
 from pcfi.errors import counted
+from pcfi.evaluation.reliability import Reliability
 
 Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
 class Scored:
-    """Scores of one method over all hidden cells, and their standard errors over folds."""
+    """Scores of one method over all hidden cells, their standard errors over folds, and the time of a fold."""
 
     method: str
     scores: dict[str, float]
     standard_errors: dict[str, float]
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,10 @@ class Evaluation:
         RMSE of each channel, by method; NaN for channels without a hidden cell.
     n_hidden, n_folds : int
         Number of hidden cells and of folds.
+    unit : {"data", "deviation"}
+        What errors are measured in: the numbers of the data, or standard deviations of the channels.
+    reliability : tuple of Reliability
+        Whether expected errors and intervals hold, for the methods that have them.
     """
 
     methods: tuple[Scored, ...]
@@ -50,6 +56,8 @@ class Evaluation:
     by_channel: dict[str, Array] = field(repr=False)
     n_hidden: int
     n_folds: int
+    unit: str = "data"
+    reliability: tuple[Reliability, ...] = ()
 
     @property
     def best(self) -> str:
@@ -73,17 +81,20 @@ class Evaluation:
 
     def __repr__(self) -> str:
         names = list(self.methods[0].scores)
-        lines = ["Evaluation on " + f"{counted(self.n_hidden, 'hidden cell')} in {counted(self.n_folds, 'fold')}"]
+        unit = ", errors in standard deviations" if self.unit == "deviation" else ""
+        cells, folds = counted(self.n_hidden, "hidden cell"), counted(self.n_folds, "fold")
+        lines = [f"Evaluation on {cells} in {folds}{unit}"]
         width = max(len("method"), *(len(one.method) for one in self.methods))
         lines.append(f"  {'method':<{width}}" + "".join(f"{name:>20}" for name in names))
         for one in self.methods:
-            cells = (f"{_shown(one.scores[name])} +- {one.standard_errors[name]:.1g}" for name in names)
-            lines.append(f"  {one.method:<{width}}" + "".join(f"{cell:>20}" for cell in cells))
+            shown = (f"{_shown(one.scores[name])} +- {one.standard_errors[name]:.1g}" for name in names)
+            lines.append(f"  {one.method:<{width}}" + "".join(f"{text:>20}" for text in shown))
         levels = sorted({row.hops for row in self.by_hops if row.hops >= 0})[:8]
         lines.append(f"  {'RMSE by hops':<{width}}" + "".join(f"{level:>9}" for level in levels))
         for one in self.methods:
             found = {row.hops: row.rmse for row in self.by_hops if row.method == one.method}
             lines.append(f"  {one.method:<{width}}" + "".join(f"{found.get(level, np.nan):>9.4g}" for level in levels))
+        lines += [f"  {one}" for one in self.reliability]
         return "\n".join(lines)
 
 

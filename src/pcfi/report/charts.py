@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pcfi.report.facts import ChannelFacts, Facts
+from pcfi.report.facts import ChannelFacts, Facts, ReliabilityFacts
 
 KNOWN, FILLED = "known before", "filled in"
 MOST_BARS = 60  # channels shown one by one; more become a histogram
@@ -33,6 +33,8 @@ def charts(facts: Facts) -> list[Chart]:
         _distributions(facts),
         _errors(facts),
         _errors_by_hops(facts),
+        _expected_errors(facts),
+        _coverage(facts),
         _graph(facts),
     )
     return [chart for chart in made if chart is not None]
@@ -271,6 +273,88 @@ def _errors_by_hops(facts: Facts) -> Chart | None:
     return Chart("errors-by-hops", "Error by hops", words, spec, head, rows)
 
 
+def _expected_errors(facts: Facts) -> Chart | None:
+    found = _reliability(facts)
+    if found is None:
+        return None
+    words = (
+        "Hidden cells by the error that was expected of them, ten groups from small to large: on the dashed line the mean "
+        "error is as large as expected."
+    )
+    values = [{"expected": one.expected, "actual": one.actual, "cells": one.n_cells} for one in found.bins]
+    top = max(max(one.expected, one.actual) for one in found.bins) or 1.0
+    place: dict[str, Any] = {"scale": {"domain": [0, top], "nice": True}}
+    encoding = {
+        "x": _axis("expected", "quantitative", "expected absolute error", **place),
+        "y": _axis("actual", "quantitative", "mean absolute error", **place),
+        "tooltip": [
+            _axis("expected", "quantitative", "expected", format=".4f"),
+            _axis("actual", "quantitative", "actual", format=".4f"),
+            _axis("cells", "quantitative", "hidden cells", format=","),
+        ],
+    }
+    points = {"mark": {"type": "line", "point": {"size": 60}, "tooltip": True}, "encoding": encoding}
+    ends = {"x": _axis("expected", "quantitative", None), "y": _axis("actual", "quantitative", None)}
+    ideal = {
+        "data": {"values": [{"expected": 0, "actual": 0}, {"expected": top, "actual": top}]},
+        "mark": {"type": "line", "strokeDash": [4, 4], "color": "gray", "aria": False},
+        "encoding": ends,
+    }
+    rows = tuple((f"{one.expected:.4f}", f"{one.actual:.4f}", f"{one.n_cells:,}") for one in found.bins)
+    head = ("expected error", "mean error", "hidden cells")
+    spec = _layered(words, values, [ideal, points])
+    return Chart("expected-errors", "Are expected errors right?", words, spec, head, rows)
+
+
+def _coverage(facts: Facts) -> Chart | None:
+    found = _reliability(facts)
+    points = [] if found is None else [at for at in found.by_hops if at.hops is not None]
+    if found is None or not points:
+        return None
+    words = (
+        f"Share of the hidden cells whose interval holds the truth, by hops; the dashed line is the {found.coverage:.0%} that "
+        f"the intervals promise. Over all hidden cells they cover {found.covered:.1%}."
+    )
+    values = [{"hops": at.hops, "covered": at.covered, "cells": at.n_cells} for at in points]
+    bars = {
+        "mark": _bar(),
+        "encoding": {
+            "x": _axis("hops", "ordinal", "hops", axis={"labelAngle": 0}),
+            "y": _axis("covered", "quantitative", "covered", axis={"format": "%"}, scale={"domain": [0, 1]}),
+            "tooltip": [
+                _axis("hops", "quantitative", "hops"),
+                _axis("covered", "quantitative", "covered", format=".1%"),
+                _axis("cells", "quantitative", "hidden cells", format=","),
+            ],
+        },
+    }
+    promise = {
+        "mark": {"type": "rule", "strokeDash": [4, 4], "color": "gray", "aria": False},
+        "encoding": {"y": {"datum": found.coverage}},
+    }
+    rows = tuple((str(at.hops), _percent(at.covered), f"{at.n_cells:,}") for at in points)
+    spec = _layered(words, values, [bars, promise])
+    return Chart("coverage", "Do intervals cover?", words, spec, ("hops", "covered", "hidden cells"), rows)
+
+
+def _reliability(facts: Facts) -> ReliabilityFacts | None:
+    """What the first method that expects errors is worth."""
+    every = () if facts.evaluation is None else facts.evaluation.reliability
+    return next((one for one in every if one.bins), None)
+
+
+def _layered(words: str, values: Any, layers: list[dict[str, Any]], height: int = 260) -> dict[str, Any]:
+    """A chart of several layers, most of which draw the same values."""
+    return {
+        "description": words,
+        "width": "container",
+        "height": height,
+        "autosize": {"type": "fit", "contains": "padding"},
+        "data": {"values": values},
+        "layer": layers,
+    }
+
+
 def _graph(facts: Facts) -> Chart | None:
     picture = facts.picture
     if picture is None:
@@ -316,12 +400,5 @@ def _graph(facts: Facts) -> Chart | None:
         "mark": {"type": "rule", "color": "gray", "opacity": 0.35, "aria": False},
         "encoding": {**ends, "x2": {"field": "x2"}, "y2": {"field": "y2"}},
     }
-    spec = {
-        "description": words,
-        "width": "container",
-        "height": 420,
-        "autosize": {"type": "fit", "contains": "padding"},
-        "layer": [links, nodes],
-        "config": {"view": {"stroke": None}},
-    }
+    spec = _layered(words, [], [links, nodes], height=420) | {"config": {"view": {"stroke": None}}}
     return Chart("graph", "The graph", words, spec)

@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pcfi.errors import FileError
-from pcfi.holdout import Evaluation
 
-LAYOUT = 1  # of the JSON file; another number is another layout
+LAYOUT = 2  # of the JSON file; another number is another layout
 
 Built = TypeVar("Built")
 
@@ -84,6 +83,67 @@ class Convergence:
 
 
 @dataclass(frozen=True)
+class ErrorAtHops:
+    """Error of a method on hidden cells that are so many hops from a source; None hops is unreachable."""
+
+    hops: int | None
+    n_cells: int
+    error: float
+
+
+@dataclass(frozen=True)
+class MethodError:
+    """Error of a method on hidden cells."""
+
+    method: str
+    rmse: float
+    mae: float
+    seconds: float
+    by_hops: tuple[ErrorAtHops, ...] = ()
+
+
+@dataclass(frozen=True)
+class ExpectedError:
+    """Hidden cells of which about the same error was expected, and the error they had."""
+
+    expected: float
+    actual: float
+    n_cells: int
+
+
+@dataclass(frozen=True)
+class CoveredAtHops:
+    """Share of the hidden cells at a number of hops (None: unreachable) whose interval holds the truth."""
+
+    hops: int | None
+    n_cells: int
+    covered: float
+
+
+@dataclass(frozen=True)
+class ReliabilityFacts:
+    """Whether expected errors and intervals hold. The rank correlation of errors is None where it makes no sense."""
+
+    method: str
+    coverage: float
+    covered: float
+    rank_correlation: float | None
+    by_hops: tuple[CoveredAtHops, ...]
+    bins: tuple[ExpectedError, ...]
+
+
+@dataclass(frozen=True)
+class EvaluationFacts:
+    """What hiding known cells showed."""
+
+    n_hidden: int
+    how: str
+    unit: str
+    methods: tuple[MethodError, ...]
+    reliability: tuple[ReliabilityFacts, ...] = ()
+
+
+@dataclass(frozen=True)
 class Dot:
     """A node of the picture: where, how confident on average (None: all cells known), and its name."""
 
@@ -121,7 +181,7 @@ class Facts:
     stages: dict[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     picture: Picture | None = None
-    evaluation: Evaluation | None = None
+    evaluation: EvaluationFacts | None = None
     layout: int = LAYOUT
 
     @property
@@ -141,7 +201,7 @@ class Facts:
 
     def to_json(self) -> str:
         """The facts as JSON; a number that is not finite becomes null."""
-        return json.dumps(_finite(asdict(self)), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+        return json.dumps(finite(asdict(self)), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 
     @staticmethod
     def from_json(text: str) -> "Facts":
@@ -156,12 +216,13 @@ class Facts:
         return _build(Facts, data, "facts")
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """The value as JSON takes it: numbers that are not finite become None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {name: _finite(part) for name, part in value.items()}
-    return [_finite(part) for part in value] if isinstance(value, list | tuple) else value
+        return {name: finite(part) for name, part in value.items()}
+    return [finite(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def _build(kind: type[Built], data: Any, where: str) -> Built:

@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pcfi.graphs import Graph
-from pcfi.holdout import Evaluation
 from pcfi.hops import Hops
-from pcfi.report.facts import ChannelFacts, Convergence, Facts, GraphFacts, Histogram, HopFacts
+from pcfi.report.facts import ChannelFacts, Convergence, EvaluationFacts, Facts, GraphFacts, Histogram, HopFacts
 from pcfi.report.picture import draw_picture
 from pcfi.result import Imputation
 
@@ -59,7 +58,7 @@ class Circumstances:
     files: dict[str, str] = field(default_factory=dict)
     stages: dict[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-    evaluation: Evaluation | None = None
+    evaluation: EvaluationFacts | None = None
 
 
 def gather(filling: Filling, result: Imputation, graph: Graph, around: Circumstances) -> Facts:

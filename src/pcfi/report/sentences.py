@@ -26,7 +26,8 @@ def summary(facts: Facts) -> list[str]:
         f"{facts.n_missing:,} of {counted(facts.n_cells, 'cell')} ({facts.n_missing / facts.n_cells:.1%}) were missing "
         f"and have been filled by {METHODS.get(facts.method, facts.method)}."
     )
-    return [filled, *_trust(facts), facts.convergence.status, *_unreachable(facts), size, *_isolated(facts)]
+    trust = [*_trust(facts), *_tested(facts)]
+    return [filled, *trust, facts.convergence.status, *_unreachable(facts), size, *_isolated(facts)]
 
 
 def _trust(facts: Facts) -> list[str]:
@@ -44,6 +45,18 @@ def _trust(facts: Facts) -> list[str]:
         mean = sum(one.n_cells * (one.confidence or 0.0) for one in reached) / total
         text += f", and the confidence is {mean:.2f} on average"
     return [f"{text}."]
+
+
+def _tested(facts: Facts) -> list[str]:
+    if facts.evaluation is None or not facts.evaluation.methods:
+        return []
+    best = min(facts.evaluation.methods, key=lambda one: one.rmse)
+    name = METHODS.get(best.method, best.method)
+    said = [f"On {counted(facts.evaluation.n_hidden, 'hidden cell')} {name} came closest to the truth."]
+    return said + [
+        f"Intervals that promise to cover {one.coverage:.0%} covered {one.covered:.1%} of them."
+        for one in facts.evaluation.reliability[:1]
+    ]
 
 
 def _unreachable(facts: Facts) -> list[str]:

@@ -44,15 +44,16 @@ class Fold:
         return np.asarray(values[self.nodes, self.channels], dtype=np.float64)
 
 
-def make_folds(problem: Problem, rng: np.random.Generator, *, most: int) -> list[Fold]:
+def make_folds(problem: Problem, rng: np.random.Generator, *, most: int, complete: bool = False) -> list[Fold]:
     """At most `most` folds, more if there are few units to hide; empty if nothing can be hidden.
 
-    Only channels that miss cells take part, and no cell is in two folds.
+    Only channels that miss cells take part (all, where none does and `complete` is set), and no cell is in two folds.
     """
     known, channels = known_mask(problem), problem.channels
     sizes = np.bincount(channels.patterns)
     of_patterns = known[:, channels.representatives]
-    wanted = (channels.n_known > 1) & (channels.n_known < len(known))
+    gapped = np.full(len(channels.n_known), complete) if problem.n_missing == 0 else channels.n_known < len(known)
+    wanted = (channels.n_known > 1) & gapped
     of_patterns = of_patterns & wanted[channels.representatives]
     n_units = int(of_patterns.sum())
     if n_units < 2:

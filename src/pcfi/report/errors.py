@@ -1,0 +1,81 @@
+"""What an evaluation found -> facts of a report."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi.errors import counted
+from pcfi.evaluation import Evaluation
+from pcfi.evaluation.reliability import Reliability
+from pcfi.hops import Hops
+from pcfi.report.facts import (
+    CoveredAtHops,
+    ErrorAtHops,
+    EvaluationFacts,
+    ExpectedError,
+    MethodError,
+    ReliabilityFacts,
+)
+
+Array = npt.NDArray[Any]
+
+UNITS = {
+    "data": "the units of the data",
+    "deviation": "standard deviations of the channel (1 is about as good as its mean)",
+}
+
+
+def evaluation_facts(found: Evaluation) -> EvaluationFacts:
+    """The facts of an evaluation by hiding known cells."""
+    methods = tuple(
+        MethodError(
+            one.method,
+            one.scores["rmse"],
+            one.scores["mae"],
+            one.seconds,
+            tuple(ErrorAtHops(_hops(at.hops), at.cells, at.rmse) for at in found.by_hops if at.method == one.method),
+        )
+        for one in found.methods
+    )
+    how = f"{counted(found.n_folds, 'fold')}, in the way cells are missing"
+    return EvaluationFacts(
+        found.n_hidden, how, UNITS[found.unit], methods, tuple(_reliability(one) for one in found.reliability)
+    )
+
+
+def _reliability(found: Reliability) -> ReliabilityFacts:
+    rank = found.rank_correlation
+    return ReliabilityFacts(
+        found.method,
+        found.coverage,
+        found.covered,
+        None if math.isnan(rank) else rank,
+        tuple(CoveredAtHops(_hops(at.hops), at.cells, at.covered) for at in found.by_hops),
+        tuple(ExpectedError(one.expected, one.actual, one.cells) for one in found.bins),
+    )
+
+
+def _hops(hops: int) -> int | None:
+    return None if hops < 0 else hops
+
+
+def judged(errors: Mapping[str, Array], seconds: Mapping[str, float], removed: Array, hops: Hops) -> tuple[Any, ...]:
+    """The error of each method where the truth is known: `errors` are those of all cells, `removed` those that count."""
+    codes = np.minimum(hops.codes, hops.n_levels + 1)[:, hops.patterns][removed]
+    counts = np.bincount(codes)
+
+    def one(method: str) -> MethodError:
+        wrong = errors[method][removed].astype(np.float64)
+        squares = np.bincount(codes, weights=wrong**2)
+        by_hops = tuple(
+            ErrorAtHops(code if code <= hops.n_levels else None, int(counts[code]), float(rmse))
+            for code in np.flatnonzero(counts).tolist()
+            for rmse in [np.sqrt(squares[code] / counts[code])]
+        )
+        total = float(np.sqrt(np.mean(wrong**2)))
+        return MethodError(method, total, float(np.abs(wrong).mean()), seconds[method], by_hops)
+
+    return tuple(one(method) for method in errors)
