@@ -35,7 +35,8 @@ def compare(name: str, kind: str, rate: float) -> dict[str, object]:
             "pcfi_settled": lambda: ours(alpha=ALPHA, beta=BETA),
             "pyg_40": lambda: peer(40),
         },
-        seconds=15.0,
+        repeats=5,
+        seconds=30.0,
     )
     return {
         "dataset": name,

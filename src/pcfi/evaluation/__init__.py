@@ -95,7 +95,7 @@ def evaluate(
     parts = make_folds(problem, seeded(random_state), most=_count(folds), complete=True)
     if len(parts) < 2:
         raise FeatureError("too few cells are known to hide some of them: evaluate needs at least 2 nodes or cells")
-    units = np.ones(problem.values.shape[1]) if unit == "data" else _deviations(problem)
+    units = Units.of(problem, unit)
     answers: dict[str, list[Answer]] = {name: [] for name in calls}
     with progress_bar("evaluate", len(parts) * len(calls), show=progress) as advance:
         for fold in parts:
@@ -103,7 +103,7 @@ def evaluate(
             for name, settings in calls.items():
                 answers[name].append(_answer(fold, hops, units, settings))
                 advance(1)
-    return _summary(unit, units, parts, answers)
+    return _summary(units, parts, answers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +114,26 @@ class Answer:
     hops: Array
     claims: Claims | None
     seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """What the values of each channel are divided by so that squares stay within the numbers, and what errors mean.
+
+    Errors in the numbers of the data are worked out in a common power of two, `back`, and multiplied by it in the end.
+    """
+
+    name: str
+    per_channel: Array
+    back: float = 1.0
+
+    @classmethod
+    def of(cls, problem: Problem, name: str) -> "Units":
+        """The units for a name out of `UNITS`."""
+        if name == "deviation":
+            return cls(name, _deviations(problem))
+        common = float(np.ldexp(0.5, np.frexp(problem.channels.magnitude.astype(np.float64).max())[1]))
+        return cls(name, np.full(problem.values.shape[1], common), common)
 
 
 def _deviations(problem: Problem) -> Array:
@@ -168,12 +188,12 @@ def _hops_of(fold: Fold) -> Array:
     return np.where(codes <= hops.n_levels, codes, -1)
 
 
-def _answer(fold: Fold, hops: Array, units: Array, settings: Settings) -> Answer:
+def _answer(fold: Fold, hops: Array, units: Units, settings: Settings) -> Answer:
     problem = replace(fold.problem, restore=np.asarray, wrap=np.asarray)
     begin = time.perf_counter()
     result, _ = complete(problem, settings)  # what it warns of is a problem that nobody asked about
     seconds = time.perf_counter() - begin
-    unit = units[fold.channels]
+    unit = units.per_channel[fold.channels]
     filled = np.nan_to_num(fold.at(result.values)) / unit
     return Answer(filled, hops, _claims(fold, result, np.abs(filled - fold.truth / unit), hops, unit), seconds)
 
@@ -185,40 +205,46 @@ def _claims(fold: Fold, result: Imputation, actual: Array, hops: Array, unit: Ar
     return Claims(fold.at(result.expected_error) / unit, actual, (low <= fold.truth) & (fold.truth <= high), hops)
 
 
-def _summary(unit: str, units: Array, parts: list[Fold], answers: dict[str, list[Answer]]) -> Evaluation:
+def _summary(units: Units, parts: list[Fold], answers: dict[str, list[Answer]]) -> Evaluation:
     channels = np.concatenate([fold.channels for fold in parts])
     truth = np.concatenate([fold.truth for fold in parts])
     hops = np.concatenate([answer.hops for answer in next(iter(answers.values()))])
     binary = bool(np.isin(truth, (0.0, 1.0)).all() and (truth > 0).any())
-    cells = np.bincount(channels, minlength=len(units))
+    n_channels, back = len(units.per_channel), units.back
+    cells = np.bincount(channels, minlength=n_channels)
     rows, by_hops, by_channel, reliability = [], [], {}, []
     for name, given in answers.items():
         rows.append(_scored(name, parts, given, units, binary))
-        squares = (np.concatenate([answer.filled for answer in given]) - truth / units[channels]) ** 2
+        squares = (np.concatenate([answer.filled for answer in given]) - truth / units.per_channel[channels]) ** 2
         by_hops += [
-            ByHops(name, int(level), int((hops == level).sum()), float(np.sqrt(np.mean(squares[hops == level]))))
+            ByHops(name, int(level), int((hops == level).sum()), back * float(np.sqrt(squares[hops == level].mean())))
             for level in np.unique(hops)
         ]
-        sums = np.bincount(channels, weights=squares, minlength=len(units))
-        by_channel[name] = np.sqrt(np.divide(sums, cells, out=np.full(len(cells), np.nan), where=cells > 0))
+        sums = np.bincount(channels, weights=squares, minlength=n_channels)
+        by_channel[name] = back * np.sqrt(np.divide(sums, cells, out=np.full(len(cells), np.nan), where=cells > 0))
         claims = [answer.claims for answer in given if answer.claims is not None]
         if claims:
-            reliability.append(reliability_of(name, Claims.joined(claims)))
-    return Evaluation(tuple(rows), tuple(by_hops), by_channel, len(truth), len(parts), unit, tuple(reliability))
+            reliability.append(reliability_of(name, Claims.joined(claims), back))
+    return Evaluation(tuple(rows), tuple(by_hops), by_channel, len(truth), len(parts), units.name, tuple(reliability))
 
 
-def _scored(name: str, parts: list[Fold], given: list[Answer], units: Array, binary: bool) -> Scored:
+def _scored(name: str, parts: list[Fold], given: list[Answer], units: Units, binary: bool) -> Scored:
     each = []
     for fold, answer in zip(parts, given, strict=True):
-        unit = units[fold.channels]
+        unit = units.per_channel[fold.channels]
         truth, base = fold.truth / unit, fold.problem.channels.mean[fold.channels].astype(np.float64) / unit
         scores = score(truth, answer.filled, base, fold.nodes)
         each.append(scores | (score_binary(fold.truth, answer.filled, fold.nodes) if binary else {}))
     table = {key: np.array([scores[key] for scores in each]) for key in each[0]}
     sizes = np.array([len(fold.truth) for fold in parts], dtype=np.float64)
-    means = {key: _mean(values, sizes, squared=key == "rmse") for key, values in table.items()}
-    errors = {key: float(np.nanstd(values, ddof=1) / np.sqrt(len(values))) for key, values in table.items()}
+    back = {key: units.back if key in ("rmse", "mae") else 1.0 for key in table}
+    means = {key: back[key] * _mean(values, sizes, squared=key == "rmse") for key, values in table.items()}
+    errors = {key: back[key] * _standard_error(values) for key, values in table.items()}
     return Scored(name, means, errors, float(np.mean([answer.seconds for answer in given])))
+
+
+def _standard_error(values: Array) -> float:
+    return float(np.nanstd(values, ddof=1) / np.sqrt(len(values)))
 
 
 def _mean(values: Array, sizes: Array, *, squared: bool) -> float:

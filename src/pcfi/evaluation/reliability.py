@@ -82,8 +82,8 @@ class Reliability:
         )
 
 
-def reliability_of(method: str, claims: Claims) -> Reliability:
-    """Compare what was said with what is true."""
+def reliability_of(method: str, claims: Claims, back: float) -> Reliability:
+    """Compare what was said with what is true; errors are multiplied by `back`."""
     levels = np.unique(claims.hops).tolist()
     by_hops = (claims.inside[claims.hops == level] for level in levels)
     return Reliability(
@@ -92,16 +92,17 @@ def reliability_of(method: str, claims: Claims) -> Reliability:
         float(claims.inside.mean()),
         _rank_correlation(claims.expected, claims.actual),
         tuple(CoveredAtHops(hops, len(part), float(part.mean())) for hops, part in zip(levels, by_hops, strict=True)),
-        _bins(claims),
+        _bins(claims, back),
     )
 
 
-def _bins(claims: Claims) -> tuple[ErrorBin, ...]:
+def _bins(claims: Claims, back: float) -> tuple[ErrorBin, ...]:
     """Bins of about equally many cells, from small to large expected errors."""
     order = np.argsort(claims.expected, kind="stable")
     parts = [part for part in np.array_split(order, MOST_BINS) if len(part)]
     return tuple(
-        ErrorBin(float(claims.expected[part].mean()), float(claims.actual[part].mean()), len(part)) for part in parts
+        ErrorBin(back * float(claims.expected[part].mean()), back * float(claims.actual[part].mean()), len(part))
+        for part in parts
     )
 
 

@@ -1,27 +1,14 @@
 """Facts -> charts: a Vega-Lite specification each, with the words and the table that say the same without a picture."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from pcfi.report.facts import ChannelFacts, Facts, ReliabilityFacts
+from pcfi.report.chart import Chart, axis, bar, layered, percent, single
+from pcfi.report.error_charts import coverage, errors, errors_by_hops, expected_errors
+from pcfi.report.facts import ChannelFacts, Facts
 
 KNOWN, FILLED = "known before", "filled in"
 MOST_BARS = 60  # channels shown one by one; more become a histogram
-
-
-@dataclass(frozen=True)
-class Chart:
-    """A chart: its specification, what it shows in words, and its numbers as a table."""
-
-    name: str
-    title: str
-    words: str
-    spec: dict[str, Any]
-    head: tuple[str, ...] = ()
-    rows: tuple[tuple[str, ...], ...] = ()
-    choices: tuple[str, ...] = ()  # what a chart with a choice lets the reader choose
-    chosen: int = 0
 
 
 def charts(facts: Facts) -> list[Chart]:
@@ -31,41 +18,13 @@ def charts(facts: Facts) -> list[Chart]:
         _hops(facts),
         _confidence(facts),
         _distributions(facts),
-        _errors(facts),
-        _errors_by_hops(facts),
-        _expected_errors(facts),
-        _coverage(facts),
+        errors(facts),
+        errors_by_hops(facts),
+        expected_errors(facts),
+        coverage(facts),
         _graph(facts),
     )
     return [chart for chart in made if chart is not None]
-
-
-def _spec(
-    words: str, values: Any, mark: Any, encoding: dict[str, Any], height: int = 260, **more: Any
-) -> dict[str, Any]:
-    """What all charts share."""
-    return {
-        "description": words,
-        "width": "container",
-        "height": height,
-        "autosize": {"type": "fit", "contains": "padding"},
-        "data": {"values": values},
-        "mark": mark,
-        "encoding": encoding,
-        **more,
-    }
-
-
-def _axis(name: str, kind: str, title: str | None, **more: Any) -> dict[str, Any]:
-    return {"field": name, "type": kind, "title": title, **more}
-
-
-def _percent(share: float) -> str:
-    return f"{share:.1%}"
-
-
-def _bar(**more: Any) -> dict[str, Any]:
-    return {"type": "bar", "tooltip": True, "cornerRadiusEnd": 3, **more}
 
 
 def _missing(facts: Facts) -> Chart | None:
@@ -79,15 +38,15 @@ def _missing(facts: Facts) -> Chart | None:
         for place, one in enumerate(facts.channels)
     ]
     encoding = {
-        "y": _axis("channel", "nominal", None, sort={"field": "order"}, axis={"labelLimit": 160}),
-        "x": _axis("missing", "quantitative", "missing", axis={"format": "%"}, scale={"domain": [0, 1]}),
+        "y": axis("channel", "nominal", None, sort={"field": "order"}, axis={"labelLimit": 160}),
+        "x": axis("missing", "quantitative", "missing", axis={"format": "%"}, scale={"domain": [0, 1]}),
         "tooltip": [
-            _axis("channel", "nominal", "channel"),
-            _axis("missing", "quantitative", "missing", format=".1%"),
-            _axis("known cells", "quantitative", "known cells", format=","),
+            axis("channel", "nominal", "channel"),
+            axis("missing", "quantitative", "missing", format=".1%"),
+            axis("known cells", "quantitative", "known cells", format=","),
         ],
     }
-    spec = _spec(words, values, _bar(), encoding, height=max(80, 22 * len(values)))
+    spec = single(words, values, bar(), encoding, height=max(80, 22 * len(values)))
     return Chart("missing", "What was missing", words, spec, *_channel_table(facts.channels))
 
 
@@ -97,7 +56,7 @@ def _channel_table(channels: Sequence[ChannelFacts]) -> tuple[tuple[str, ...], t
         (
             one.name,
             f"{one.n_known:,}",
-            f"{one.n_missing:,} ({_percent(one.missing_rate)})",
+            f"{one.n_missing:,} ({percent(one.missing_rate)})",
             f"{one.n_unreachable:,}",
             _number(one.mean_known),
             _number(one.mean_filled),
@@ -118,12 +77,12 @@ def _missing_of_many(facts: Facts) -> Chart:
         counts[min(19, int(20 * one.missing_rate))] += 1
     values = [{"from": place / 20, "to": (place + 1) / 20, "channels": count} for place, count in enumerate(counts)]
     encoding = {
-        "x": _axis("from", "quantitative", "missing", bin={"binned": True, "step": 0.05}, axis={"format": "%"}),
+        "x": axis("from", "quantitative", "missing", bin={"binned": True, "step": 0.05}, axis={"format": "%"}),
         "x2": {"field": "to"},
-        "y": _axis("channels", "quantitative", "channels"),
+        "y": axis("channels", "quantitative", "channels"),
     }
     return Chart(
-        "missing", "What was missing", words, _spec(words, values, _bar(), encoding), *_channel_table(facts.channels)
+        "missing", "What was missing", words, single(words, values, bar(), encoding), *_channel_table(facts.channels)
     )
 
 
@@ -137,16 +96,16 @@ def _hops(facts: Facts) -> Chart | None:
         for place, one in enumerate(facts.hops)
     ]
     encoding = {
-        "x": _axis("hops", "ordinal", "hops", sort={"field": "order"}, axis={"labelAngle": 0, "labelOverlap": True}),
-        "y": _axis("cells", "quantitative", "missing cells", axis={"format": "~s"}),
+        "x": axis("hops", "ordinal", "hops", sort={"field": "order"}, axis={"labelAngle": 0, "labelOverlap": True}),
+        "y": axis("cells", "quantitative", "missing cells", axis={"format": "~s"}),
         "tooltip": [
-            _axis("hops", "nominal", "hops"),
-            _axis("cells", "quantitative", "cells", format=","),
-            _axis("share", "quantitative", "of the missing", format=".1%"),
+            axis("hops", "nominal", "hops"),
+            axis("cells", "quantitative", "cells", format=","),
+            axis("share", "quantitative", "of the missing", format=".1%"),
         ],
     }
-    rows = tuple((one.words, f"{one.n_cells:,}", _percent(one.n_cells / total)) for one in facts.hops)
-    return Chart("hops", "How far from a known value", words, _spec(words, values, _bar(), encoding), _HOP_HEAD, rows)
+    rows = tuple((one.words, f"{one.n_cells:,}", percent(one.n_cells / total)) for one in facts.hops)
+    return Chart("hops", "How far from a known value", words, single(words, values, bar(), encoding), _HOP_HEAD, rows)
 
 
 _HOP_HEAD = ("hops", "missing cells", "share")
@@ -165,18 +124,18 @@ def _confidence(facts: Facts) -> Chart | None:
     if values[-1]["confidence"] > 0:
         values.append({"confidence": 0.0, "share": 1.0})
     encoding = {
-        "x": _axis("confidence", "quantitative", "confidence of at least", scale={"domain": [0, 1]}),
-        "y": _axis("share", "quantitative", "missing cells", axis={"format": "%"}, scale={"domain": [0, 1]}),
+        "x": axis("confidence", "quantitative", "confidence of at least", scale={"domain": [0, 1]}),
+        "y": axis("share", "quantitative", "missing cells", axis={"format": "%"}, scale={"domain": [0, 1]}),
         "tooltip": [
-            _axis("confidence", "quantitative", "at least", format=".3g"),
-            _axis("share", "quantitative", "of the missing cells", format=".1%"),
+            axis("confidence", "quantitative", "at least", format=".3g"),
+            axis("share", "quantitative", "of the missing cells", format=".1%"),
         ],
     }
     # between two confidences that occur, the share is that of the higher one
     mark = {"type": "area", "interpolate": "step-before", "line": True, "point": True, "opacity": 0.35, "tooltip": True}
-    rows = tuple((f"{one['confidence']:.3g}", _percent(one["share"])) for one in values[1:])
+    rows = tuple((f"{one['confidence']:.3g}", percent(one["share"])) for one in values[1:])
     head = ("confidence of at least", "missing cells")
-    return Chart("confidence", "How confident", words, _spec(words, values, mark, encoding), head, rows)
+    return Chart("confidence", "How confident", words, single(words, values, mark, encoding), head, rows)
 
 
 def _distributions(facts: Facts) -> Chart | None:
@@ -194,18 +153,18 @@ def _distributions(facts: Facts) -> Chart | None:
         for low, high, count in zip(one.histogram.edges, one.histogram.edges[1:], counts, strict=False)  # type: ignore[union-attr]
     ]
     encoding = {
-        "x": _axis("from", "quantitative", "value", bin={"binned": True}, axis={"tickCount": 6}),
+        "x": axis("from", "quantitative", "value", bin={"binned": True}, axis={"tickCount": 6}),
         "x2": {"field": "to"},
-        "y": _axis("share", "quantitative", "share of the cells", stack=None, axis={"format": "%"}),
-        "color": _axis("kind", "nominal", None, sort=[KNOWN, FILLED], legend={"orient": "top"}),
+        "y": axis("share", "quantitative", "share of the cells", stack=None, axis={"format": "%"}),
+        "color": axis("kind", "nominal", None, sort=[KNOWN, FILLED], legend={"orient": "top"}),
         "tooltip": [
-            _axis("kind", "nominal", "cells"),
-            _axis("from", "quantitative", "from", format=".4g"),
-            _axis("to", "quantitative", "to", format=".4g"),
-            _axis("share", "quantitative", "share", format=".1%"),
+            axis("kind", "nominal", "cells"),
+            axis("from", "quantitative", "from", format=".4g"),
+            axis("to", "quantitative", "to", format=".4g"),
+            axis("share", "quantitative", "share", format=".1%"),
         ],
     }
-    spec = _spec(
+    spec = single(
         words,
         values,
         {"type": "bar", "opacity": 0.6, "tooltip": True},
@@ -222,137 +181,6 @@ def _most_telling(channels: Sequence[ChannelFacts]) -> int:
     """The first channel that fills the most bins: a constant one shows nothing."""
     bins = [sum(count > 0 for count in one.histogram.known) if one.histogram else 0 for one in channels]
     return bins.index(max(bins))
-
-
-def _errors(facts: Facts) -> Chart | None:
-    if facts.evaluation is None:
-        return None
-    methods = facts.evaluation.methods
-    words = (
-        f"Error of each method on {facts.evaluation.n_hidden:,} known cells that were hidden ({facts.evaluation.how}), "
-        f"in {facts.evaluation.unit}. Smaller is better."
-    )
-    values = [{"method": one.method, "error": one.rmse, "mae": one.mae} for one in methods]
-    encoding = {
-        "y": _axis("method", "nominal", None, sort=[one.method for one in methods]),
-        "x": _axis("error", "quantitative", "root mean squared error"),
-        "tooltip": [
-            _axis("method", "nominal", "method"),
-            _axis("error", "quantitative", "RMSE", format=".4f"),
-            _axis("mae", "quantitative", "MAE", format=".4f"),
-        ],
-    }
-    rows = tuple((one.method, f"{one.rmse:.4f}", f"{one.mae:.4f}", f"{one.seconds:.2f} s") for one in methods)
-    spec = _spec(words, values, _bar(), encoding, height=34 * len(values) + 40)
-    return Chart("errors", "Error on hidden cells", words, spec, ("method", "RMSE", "MAE", "time"), rows)
-
-
-def _errors_by_hops(facts: Facts) -> Chart | None:
-    if facts.evaluation is None:
-        return None
-    points = [(one.method, at) for one in facts.evaluation.methods for at in one.by_hops if at.hops is not None]
-    if not points:
-        return None
-    words = "Error on hidden cells by the number of hops to the nearest cell that was not hidden."
-    values = [{"method": method, "hops": at.hops, "error": at.error, "cells": at.n_cells} for method, at in points]
-    encoding = {
-        "x": _axis("hops", "ordinal", "hops", axis={"labelAngle": 0}),
-        "y": _axis("error", "quantitative", "root mean squared error"),
-        "color": _axis("method", "nominal", None, legend={"orient": "top"}),
-        "strokeDash": _axis("method", "nominal", None),
-        "tooltip": [
-            _axis("method", "nominal", "method"),
-            _axis("hops", "quantitative", "hops"),
-            _axis("error", "quantitative", "RMSE", format=".4f"),
-            _axis("cells", "quantitative", "hidden cells", format=","),
-        ],
-    }
-    rows = tuple((method, str(at.hops), f"{at.error:.4f}", f"{at.n_cells:,}") for method, at in points)
-    spec = _spec(words, values, {"type": "line", "point": True, "tooltip": True}, encoding)
-    head = ("method", "hops", "RMSE", "hidden cells")
-    return Chart("errors-by-hops", "Error by hops", words, spec, head, rows)
-
-
-def _expected_errors(facts: Facts) -> Chart | None:
-    found = _reliability(facts)
-    if found is None:
-        return None
-    words = (
-        "Hidden cells by the error that was expected of them, ten groups from small to large: on the dashed line the mean "
-        "error is as large as expected."
-    )
-    values = [{"expected": one.expected, "actual": one.actual, "cells": one.n_cells} for one in found.bins]
-    top = max(max(one.expected, one.actual) for one in found.bins) or 1.0
-    place: dict[str, Any] = {"scale": {"domain": [0, top], "nice": True}}
-    encoding = {
-        "x": _axis("expected", "quantitative", "expected absolute error", **place),
-        "y": _axis("actual", "quantitative", "mean absolute error", **place),
-        "tooltip": [
-            _axis("expected", "quantitative", "expected", format=".4f"),
-            _axis("actual", "quantitative", "actual", format=".4f"),
-            _axis("cells", "quantitative", "hidden cells", format=","),
-        ],
-    }
-    points = {"mark": {"type": "line", "point": {"size": 60}, "tooltip": True}, "encoding": encoding}
-    ends = {"x": _axis("expected", "quantitative", None), "y": _axis("actual", "quantitative", None)}
-    ideal = {
-        "data": {"values": [{"expected": 0, "actual": 0}, {"expected": top, "actual": top}]},
-        "mark": {"type": "line", "strokeDash": [4, 4], "color": "gray", "aria": False},
-        "encoding": ends,
-    }
-    rows = tuple((f"{one.expected:.4f}", f"{one.actual:.4f}", f"{one.n_cells:,}") for one in found.bins)
-    head = ("expected error", "mean error", "hidden cells")
-    spec = _layered(words, values, [ideal, points])
-    return Chart("expected-errors", "Are expected errors right?", words, spec, head, rows)
-
-
-def _coverage(facts: Facts) -> Chart | None:
-    found = _reliability(facts)
-    points = [] if found is None else [at for at in found.by_hops if at.hops is not None]
-    if found is None or not points:
-        return None
-    words = (
-        f"Share of the hidden cells whose interval holds the truth, by hops; the dashed line is the {found.coverage:.0%} that "
-        f"the intervals promise. Over all hidden cells they cover {found.covered:.1%}."
-    )
-    values = [{"hops": at.hops, "covered": at.covered, "cells": at.n_cells} for at in points]
-    bars = {
-        "mark": _bar(),
-        "encoding": {
-            "x": _axis("hops", "ordinal", "hops", axis={"labelAngle": 0}),
-            "y": _axis("covered", "quantitative", "covered", axis={"format": "%"}, scale={"domain": [0, 1]}),
-            "tooltip": [
-                _axis("hops", "quantitative", "hops"),
-                _axis("covered", "quantitative", "covered", format=".1%"),
-                _axis("cells", "quantitative", "hidden cells", format=","),
-            ],
-        },
-    }
-    promise = {
-        "mark": {"type": "rule", "strokeDash": [4, 4], "color": "gray", "aria": False},
-        "encoding": {"y": {"datum": found.coverage}},
-    }
-    rows = tuple((str(at.hops), _percent(at.covered), f"{at.n_cells:,}") for at in points)
-    spec = _layered(words, values, [bars, promise])
-    return Chart("coverage", "Do intervals cover?", words, spec, ("hops", "covered", "hidden cells"), rows)
-
-
-def _reliability(facts: Facts) -> ReliabilityFacts | None:
-    """What the first method that expects errors is worth."""
-    every = () if facts.evaluation is None else facts.evaluation.reliability
-    return next((one for one in every if one.bins), None)
-
-
-def _layered(words: str, values: Any, layers: list[dict[str, Any]], height: int = 260) -> dict[str, Any]:
-    """A chart of several layers, most of which draw the same values."""
-    return {
-        "description": words,
-        "width": "container",
-        "height": height,
-        "autosize": {"type": "fit", "contains": "padding"},
-        "data": {"values": values},
-        "layer": layers,
-    }
 
 
 def _graph(facts: Facts) -> Chart | None:
@@ -374,7 +202,7 @@ def _graph(facts: Facts) -> Chart | None:
         for dot in picture.dots
     ]
     ends: dict[str, Any] = {"x": {"field": "x", **place}, "y": {"field": "y", **place}}
-    colour = _axis(
+    colour = axis(
         "confidence",
         "quantitative",
         "confidence",
@@ -390,8 +218,8 @@ def _graph(facts: Facts) -> Chart | None:
             "stroke": {"value": "gray"},
             "strokeWidth": {"value": 0.8},
             "tooltip": [
-                _axis("node", "nominal", "node"),
-                _axis("confidence", "quantitative", "confidence", format=".3g"),
+                axis("node", "nominal", "node"),
+                axis("confidence", "quantitative", "confidence", format=".3g"),
             ],
         },
     }
@@ -400,5 +228,5 @@ def _graph(facts: Facts) -> Chart | None:
         "mark": {"type": "rule", "color": "gray", "opacity": 0.35, "aria": False},
         "encoding": {**ends, "x2": {"field": "x2"}, "y2": {"field": "y2"}},
     }
-    spec = _layered(words, [], [links, nodes], height=420) | {"config": {"view": {"stroke": None}}}
+    spec = layered(words, [], [links, nodes], height=420) | {"config": {"view": {"stroke": None}}}
     return Chart("graph", "The graph", words, spec)

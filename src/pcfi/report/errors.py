@@ -62,8 +62,10 @@ def _hops(hops: int) -> int | None:
     return None if hops < 0 else hops
 
 
-def judged(errors: Mapping[str, Array], seconds: Mapping[str, float], removed: Array, hops: Hops) -> tuple[Any, ...]:
-    """The error of each method where the truth is known: `errors` are those of all cells, `removed` those that count."""
+def judged(
+    errors: Mapping[str, Array], seconds: Mapping[str, float], removed: Array, hops: Hops
+) -> tuple[MethodError, ...]:
+    """The error of each method where the truth is known: `errors` of all cells, of which the `removed` ones count."""
     codes = np.minimum(hops.codes, hops.n_levels + 1)[:, hops.patterns][removed]
     counts = np.bincount(codes)
 
