@@ -59,7 +59,7 @@ def main() -> None:
 def digits() -> None:
     """The picture of the README, which is that of the demo."""
     data = demo.load_digits()
-    demo.draw(data, pcfi.impute(data.features, data.edges, alpha=0.5, beta=0.1), FOLDER / "digits.png")
+    demo.draw(data, pcfi.impute(data.features, data.edges), FOLDER / "digits.png")
 
 
 def save(figure: Any, name: str) -> None:

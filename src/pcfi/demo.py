@@ -51,9 +51,9 @@ def compare(digits: Digits) -> tuple[list[tuple[str, float, float]], dict[str, p
     features, removed = digits.features, ~digits.known
     graph = pcfi.prepare_graph(digits.edges)
     for method in METHODS:
-        pcfi.impute(features, graph, method=method, alpha=0.5, beta=0.1)  # compiles or loads the kernels
+        pcfi.impute(features, graph, method=method)  # compiles or loads the kernels
         start = time.perf_counter()
-        results[method] = pcfi.impute(features, graph, method=method, alpha=0.5, beta=0.1)
+        results[method] = pcfi.impute(features, graph, method=method)
         seconds = time.perf_counter() - start
         error = float(np.sqrt(np.mean((results[method].values - digits.images)[removed] ** 2)))
         rows.append((method, error, seconds))

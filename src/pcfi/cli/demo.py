@@ -115,8 +115,8 @@ def _leave(told: Session, digits: Any, folder: Path) -> None:
         write_table(table, str(folder / f"{name}.csv"), Format("csv"), force=True)
     told.show(
         f"\nWrote {folder / 'nodes.csv'} and {folder / 'edges.csv'}. The same on these files, and on yours:\n\n"
-        f"  pcfi impute {folder}/nodes.csv {folder}/edges.csv --exclude digit --alpha 0.5 --beta 0.1 "
-        f"-o {folder}/filled.csv --report {folder}/report.html\n"
+        f"  pcfi impute {folder}/nodes.csv {folder}/edges.csv --exclude digit -o {folder}/filled.csv "
+        f"--report {folder}/report.html\n"
     )
 
 
