@@ -23,6 +23,7 @@ QUESTIONS = {
     "growth": "Do time and memory grow linearly?",
     "limit": "How close to the limit of the memory?",
     "node_order": "Does renumbering the nodes pay beyond the cache?",
+    "lanes": "Would blocks be done sooner if channels that need as many steps shared a block?",
     "hops": "What do the hops of many patterns cost?",
     "files": "`pcfi impute` on files: 1 M nodes with string ids, 32 channels, 10 M edges, stage by stage",
     "first_call": "How long does the first call take?",
