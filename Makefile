@@ -21,7 +21,7 @@ help:
 	@echo "make check    lint, types and layers only"
 	@echo "make format   format the code"
 	@echo "make docs     draw the pictures and run the examples of the documentation again"
-	@echo "make bench    run the benchmarks (about half an hour; leave the machine alone) and write docs/benchmarks.md"
+	@echo "make bench    run the benchmarks (some hours; leave the machine alone) and write docs/benchmarks.md"
 	@echo "make clean    remove the virtual environment, caches and compiled kernels"
 
 $(READY): pyproject.toml constraints.txt
