@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from pcfi.evaluation.reliability import Reliability
 from pcfi.report.chart import Chart, axis, bar, layered, percent, single
-from pcfi.report.facts import Facts, ReliabilityFacts
+from pcfi.report.facts import Facts
 
 
 def errors(facts: Facts) -> Chart | None:
@@ -66,7 +67,7 @@ def expected_errors(facts: Facts) -> Chart | None:
         "Hidden cells by the error that was expected of them, ten groups from small to large: on the dashed line the "
         "mean error is as large as expected."
     )
-    values = [{"expected": one.expected, "actual": one.actual, "cells": one.n_cells} for one in found.bins]
+    values = [{"expected": one.expected, "actual": one.actual, "cells": one.cells} for one in found.bins]
     top = max(max(one.expected, one.actual) for one in found.bins) or 1.0
     place: dict[str, Any] = {"scale": {"domain": [0, top], "nice": True}}
     encoding = {
@@ -85,7 +86,7 @@ def expected_errors(facts: Facts) -> Chart | None:
         "mark": {"type": "line", "strokeDash": [4, 4], "color": "gray", "aria": False},
         "encoding": ends,
     }
-    rows = tuple((f"{one.expected:.4f}", f"{one.actual:.4f}", f"{one.n_cells:,}") for one in found.bins)
+    rows = tuple((f"{one.expected:.4f}", f"{one.actual:.4f}", f"{one.cells:,}") for one in found.bins)
     head = ("expected error", "mean error", "hidden cells")
     spec = layered(words, values, [ideal, points])
     return Chart("expected-errors", "Are expected errors right?", words, spec, head, rows)
@@ -94,14 +95,14 @@ def expected_errors(facts: Facts) -> Chart | None:
 def coverage(facts: Facts) -> Chart | None:
     """What the intervals cover, by hops."""
     found = _reliability(facts)
-    points = [] if found is None else [at for at in found.by_hops if at.hops is not None]
+    points = [] if found is None else [at for at in found.by_hops if at.hops >= 0]
     if found is None or not points:
         return None
     words = (
         "Share of the hidden cells whose interval holds the truth, by hops; the dashed line is the "
         f"{found.coverage:.0%} that the intervals promise. Over all hidden cells they cover {found.covered:.1%}."
     )
-    values = [{"hops": at.hops, "covered": at.covered, "cells": at.n_cells} for at in points]
+    values = [{"hops": at.hops, "covered": at.covered, "cells": at.cells} for at in points]
     bars = {
         "mark": bar(),
         "encoding": {
@@ -118,12 +119,12 @@ def coverage(facts: Facts) -> Chart | None:
         "mark": {"type": "rule", "strokeDash": [4, 4], "color": "gray", "aria": False},
         "encoding": {"y": {"datum": found.coverage}},
     }
-    rows = tuple((str(at.hops), percent(at.covered), f"{at.n_cells:,}") for at in points)
+    rows = tuple((str(at.hops), percent(at.covered), f"{at.cells:,}") for at in points)
     spec = layered(words, values, [bars, promise])
     return Chart("coverage", "Do intervals cover?", words, spec, ("hops", "covered", "hidden cells"), rows)
 
 
-def _reliability(facts: Facts) -> ReliabilityFacts | None:
+def _reliability(facts: Facts) -> Reliability | None:
     """What the first method that expects errors is worth."""
     every = () if facts.evaluation is None else facts.evaluation.reliability
     return next((one for one in every if one.bins), None)

@@ -1,6 +1,5 @@
 """What an evaluation found -> facts of a report."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,16 +8,8 @@ import numpy.typing as npt
 
 from pcfi.errors import counted
 from pcfi.evaluation import Evaluation
-from pcfi.evaluation.reliability import Reliability
 from pcfi.hops import Hops
-from pcfi.report.facts import (
-    CoveredAtHops,
-    ErrorAtHops,
-    EvaluationFacts,
-    ExpectedError,
-    MethodError,
-    ReliabilityFacts,
-)
+from pcfi.report.facts import ErrorAtHops, EvaluationFacts, MethodError
 
 Array = npt.NDArray[Any]
 
@@ -41,21 +32,7 @@ def evaluation_facts(found: Evaluation) -> EvaluationFacts:
         for one in found.methods
     )
     how = f"{counted(found.n_folds, 'fold')}, in the way cells are missing"
-    return EvaluationFacts(
-        found.n_hidden, how, UNITS[found.unit], methods, tuple(_reliability(one) for one in found.reliability)
-    )
-
-
-def _reliability(found: Reliability) -> ReliabilityFacts:
-    rank = found.rank_correlation
-    return ReliabilityFacts(
-        found.method,
-        found.coverage,
-        found.covered,
-        None if math.isnan(rank) else rank,
-        tuple(CoveredAtHops(_hops(at.hops), at.cells, at.covered) for at in found.by_hops),
-        tuple(ExpectedError(one.expected, one.actual, one.cells) for one in found.bins),
-    )
+    return EvaluationFacts(found.n_hidden, how, UNITS[found.unit], methods, found.reliability)
 
 
 def _hops(hops: int) -> int | None:

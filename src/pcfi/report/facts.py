@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pcfi.errors import FileError
+from pcfi.evaluation.reliability import Reliability
 
 LAYOUT = 2  # of the JSON file; another number is another layout
 
@@ -103,36 +104,6 @@ class MethodError:
 
 
 @dataclass(frozen=True)
-class ExpectedError:
-    """Hidden cells of which about the same error was expected, and the error they had."""
-
-    expected: float
-    actual: float
-    n_cells: int
-
-
-@dataclass(frozen=True)
-class CoveredAtHops:
-    """Share of the hidden cells at a number of hops (None: unreachable) whose interval holds the truth."""
-
-    hops: int | None
-    n_cells: int
-    covered: float
-
-
-@dataclass(frozen=True)
-class ReliabilityFacts:
-    """Whether expected errors and intervals hold. The rank correlation of errors is None where it makes no sense."""
-
-    method: str
-    coverage: float
-    covered: float
-    rank_correlation: float | None
-    by_hops: tuple[CoveredAtHops, ...]
-    bins: tuple[ExpectedError, ...]
-
-
-@dataclass(frozen=True)
 class EvaluationFacts:
     """What hiding known cells showed."""
 
@@ -140,7 +111,7 @@ class EvaluationFacts:
     how: str
     unit: str
     methods: tuple[MethodError, ...]
-    reliability: tuple[ReliabilityFacts, ...] = ()
+    reliability: tuple[Reliability, ...] = ()
 
 
 @dataclass(frozen=True)
