@@ -1,5 +1,8 @@
 """Kernels against their slow twins, on random graphs."""
 
+import os
+import threading
+
 import numba
 import numpy as np
 import pytest
@@ -15,6 +18,7 @@ from pcfi._kernels.search import Sources, search
 from pcfi._kernels.survey import Facts, copy_known, survey
 from pcfi._kernels.sweeping import order_by_hops
 from pcfi._kernels.teams import Team, part_by_edges
+from pcfi._kernels.threads import run, thread_count
 from pcfi._kernels.vectors import count_nan, larger, load, magnitude, splat, store, where_number, where_positive
 from pcfi.graphs import prepare_graph
 from pcfi.hops import UNREACHABLE, count_hops
@@ -279,3 +283,35 @@ def nodes_between(tree, n_nodes, first, last):
     one, other = way_up(first), way_up(last)
     meeting = next(node for node in one if node in other)
     return set(one[: one.index(meeting) + 1]) | set(other[: other.index(meeting) + 1])
+
+
+def test_threads_are_kept_and_belong_to_the_thread_that_calls():
+    def used(_):
+        return threading.get_ident()
+
+    first, second = ({*run([used] * 8)} for _ in range(2))
+    assert len(first | second) <= thread_count()
+    elsewhere: list[set[int]] = []
+    caller = threading.Thread(target=lambda: elsewhere.append({*run([used] * 8)}))
+    caller.start()
+    caller.join()
+    assert not elsewhere[0] & (first | second)
+
+
+def test_threads_go_on_after_a_task_that_failed():
+    def fail(_):
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        run([fail, lambda _: 1])
+    assert run([lambda _: 1, lambda _: 2]) == [1, 2]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_process_gets_threads_of_its_own():
+    assert run([lambda _: 1] * 4) == [1] * 4
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if run([lambda _: 1] * 4) == [1] * 4 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
