@@ -70,6 +70,11 @@ class WorkFolder:
     def _retired(self) -> Path:
         return self.path.with_name(f"{self.path.name}.retired")
 
+    @property
+    def n_finished(self) -> int:
+        """Tasks in the journal."""
+        return sum(1 for _ in (self.path / "journal").glob("*.json"))
+
     def record(self, stage: str, index: int, facts: dict[str, Any]) -> None:
         """Put a task into the journal."""
         self.write(f"journal/{stage}-{index:06d}.json", facts)

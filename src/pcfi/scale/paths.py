@@ -28,6 +28,24 @@ def suffix_of(path: str) -> str:
     return f".{name.rsplit('.', 1)[-1].lower()}" if "." in name else ""
 
 
+COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+
+
+def compression_of(path: str) -> str | None:
+    """How a text file is packed, by its suffix."""
+    return COMPRESSIONS.get(suffix_of(path))
+
+
+def table_suffix(path: str) -> str:
+    """The suffix, for text without that of its compression.
+
+    >>> table_suffix("edges.csv.gz")
+    '.csv'
+    """
+    inner = suffix_of(path.rstrip("/").removesuffix(suffix_of(path))) if compression_of(path) else suffix_of(path)
+    return "" if compression_of(path) and inner == ".parquet" else inner
+
+
 def opened(path: str) -> Any:
     """An open file to read from, wherever it is."""
     try:

@@ -20,7 +20,7 @@ from pcfi.parameters import Settings
 from pcfi.problem import Channels, Problem
 from pcfi.scale.folder import WorkFolder
 from pcfi.scale.graphs import open_graph
-from pcfi.scale.sinks import Sink, open_sink
+from pcfi.scale.sinks import ParquetSink, Sink, open_sink
 from pcfi.scale.stores import ParquetStore, Store, open_store
 from pcfi.solvers import FixedSteps, UntilSettled
 
@@ -74,6 +74,7 @@ class Run:
         if job["known"] is not None:
             self.known = open_store(job["known"]["path"], "known", job["known"]["columns"], boolean=True)
         self.graph: Graph = open_graph(job["graph"]["path"])
+        self.id: str | None = job["features"]["id"]
         self.results: dict[str, str | None] = job["results"]
         self.n_nodes, self.n_channels = self.store.shape
         self.dtype = working_dtype(self.store.dtype)
@@ -120,6 +121,12 @@ class Run:
         for start, batch in self.store.batches(*self.range_of(index), self.plan.chunk_rows, None):
             values = self.as_values(start, self.store.rows_of(batch))
             yield start, values, masks.take(len(values)), batch
+
+    def named(self, batch: Any) -> Any:
+        """The ids and channels of a record batch; None if there are no ids."""
+        if batch is None or self.id is None:
+            return None
+        return batch.select([name for name in batch.schema.names if name == self.id or name in set(self.store.names)])
 
     def as_values(self, start: int, raw: Array) -> Array:
         """Rows in the dtype of the arithmetic."""
@@ -231,11 +238,18 @@ class Run:
             "confidence": self.dtype,
             "hops": np.int32,
         }
-        return {
-            name: open_sink(path, name, self.store.shape, dtypes[name], self.store.names)
+        names = self.store.names
+        if not isinstance(self.store, ParquetStore):  # as tables are made of arrays everywhere
+            names = [f"channel_{name}" for name in names]
+        found = {
+            name: open_sink(path, name, self.store.shape, dtypes[name], names)
             for name, path in self.results.items()
             if path is not None
         }
+        if isinstance(found["values"], ParquetSink) and self.folder.has("channels-n_known.npy"):
+            complete = np.flatnonzero(self.channels.n_known == self.n_nodes)
+            found["values"].kept = frozenset(self.store.names[k] for k in complete)
+        return found
 
 
 class _Masks:

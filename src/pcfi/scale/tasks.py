@@ -226,10 +226,11 @@ def write(run: Run, index: int) -> Entry:
             _place_unreachable(run, rows, codes)
             writers["values"](start, _restored(rows, sinks["values"].dtype), batch)
             found = Hops(codes, run.hops.n_levels, run.hops.n_unreachable, run.channels.patterns)
+            named = run.named(batch)
             if "confidence" in writers:
-                writers["confidence"](start, found.confidence(run.settings.alpha, run.dtype), None)
+                writers["confidence"](start, found.confidence(run.settings.alpha, run.dtype), named)
             if "hops" in writers:
-                writers["hops"](start, found.expand(), None)
+                writers["hops"](start, found.expand(), named)
     return {}
 
 
