@@ -15,7 +15,6 @@ from pcfi.cli.arguments import GroupedCommand, names
 from pcfi.cli.loading import EdgeColumns, Loaded, load
 from pcfi.cli.outputs import Outputs
 from pcfi.cli.session import Session, session
-from pcfi.cli.streaming import Budget, stream
 from pcfi.errors import FileError, ParameterError, counted
 from pcfi.files.formats import STANDARD, STREAM_FORMATS, Format
 from pcfi.files.nodes import Wanted
@@ -124,6 +123,8 @@ def impute(
         wanted = Wanted(id, names(columns), names(exclude), names(categorical), tuple(missing_value or ()))
         ends = EdgeColumns(source, target, weight, unknown_ids)
         if memory is not None or cluster is not None or work is not None:
+            from pcfi.cli.streaming import Budget, stream
+
             budget = Budget(memory, cluster, work, {"--evaluate": evaluate, "--round": round, "--threads": threads})
             stored = stream(told, (nodes, edges), wanted, ends, given, outputs, budget)
             if as_json:
