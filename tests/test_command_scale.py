@@ -4,13 +4,16 @@ import gzip
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from examples import FENCE, PAGES
 from pyarrow import csv, parquet
 from typer.testing import CliRunner
 
@@ -161,6 +164,39 @@ def test_a_cluster_gives_the_numbers_of_one_process(files, tmp_path, scheduler):
     expected = pcfi.impute(values, index, alpha=0.5, beta=0.1).values
     np.testing.assert_allclose(np.load(target), expected, rtol=1e-6, atol=1e-6)
     assert not (tmp_path / "shared.npy.work").exists()
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def test_the_commands_of_the_page_run_as_written(tmp_path):
+    pytest.importorskip("distributed")
+    page = next(page for page in PAGES if page.name == "scale.md").read_text()
+    code = "".join(code for language, code in FENCE.findall(page) if language == "sh")
+    path = f"{os.path.dirname(sys.executable)}{os.pathsep}{os.environ['PATH']}"  # noqa: PTH120
+    shell = subprocess.Popen(
+        ["bash", "-ec", code.replace("8786", str(free_port()))],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        printed, said = shell.communicate(timeout=180)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(shell.pid, signal.SIGKILL)
+    assert shell.returncode == 0, said
+    assert "not needed; from " in printed
+    filled, shared = (parquet.read_table(tmp_path / name) for name in ("filled.parquet", "shared.parquet"))
+    assert shared.equals(filled)
+    nodes, edges = (parquet.read_table(tmp_path / f"{name}.parquet") for name in ("nodes", "edges"))
+    assert_same_tables(filled, pcfi.frames.impute(nodes, edges, id="name", alpha=0.5, beta=0.1).values)
 
 
 def test_a_scheduler_that_is_not_there_is_one_line(files, tmp_path, monkeypatch):
