@@ -5,6 +5,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -249,7 +250,8 @@ def _summary(result: Any, outputs: Outputs) -> str:
     written = [
         path for path in (*outputs.tables().values(), outputs.report, outputs.facts) if path not in (None, STANDARD)
     ]
-    return "\n".join([*lines, *(f"Wrote {path}" for path in written)])
+    kinds = [" (a folder of files)" if path is not None and Path(path).is_dir() else "" for path in written]
+    return "\n".join([*lines, *(f"Wrote {path}{kind}" for path, kind in zip(written, kinds, strict=True))])
 
 
 command: tuple[Any, dict[str, Any]] = impute, {"cls": GroupedCommand}

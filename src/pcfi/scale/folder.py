@@ -5,6 +5,7 @@ Entries appear at once or not at all, whoever is killed when; tasks can be done 
 """
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ class WorkFolder:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self._is_mine = not self.has("job.json")
 
     @property
     def graph(self) -> Path:
@@ -42,6 +44,7 @@ class WorkFolder:
                     f"the work folder {str(self.path)!r} belongs to another run (other {', '.join(different)}): give "
                     "the same input to go on with that run, or remove the folder, or choose another with work="
                 )
+            self._is_mine = True
             return True
         self.write("job.json", job)
         return False
@@ -65,6 +68,14 @@ class WorkFolder:
         self.path.rename(self._retired)
         remove(self._retired)
         remove(self.graph)
+
+    def abandon(self) -> None:
+        """Remove what this run has left, but never another run; what a worker may still be writing to stays."""
+        with suppress(OSError):
+            if self._is_mine and self.path.exists():
+                self.retire()
+            elif self._is_mine:
+                remove(self.graph)
 
     @property
     def _retired(self) -> Path:

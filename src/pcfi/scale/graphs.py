@@ -196,7 +196,11 @@ def build_graph(
     partial = final.with_name(f"{final.name}.partial")
     remove(partial)
     partial.mkdir(parents=True)
-    _build(file, partial, size, wanted or f"n_nodes is {size}", directed, chunk, limit // 2, progress)
+    try:
+        _build(file, partial, size, wanted or f"n_nodes is {size}", directed, chunk, limit // 2, progress)
+    except BaseException:
+        remove(partial)
+        raise
     remove(final)
     partial.rename(final)
     return open_graph(final)

@@ -10,7 +10,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pcfi.errors import FeatureError, ParameterError, StorageError, UnsupportedTypeError
+from pcfi.errors import (
+    DivergenceError,
+    FeatureError,
+    GraphError,
+    ParameterError,
+    StorageError,
+    UnreachableError,
+    UnsupportedTypeError,
+)
 from pcfi.graphs import read_graph
 from pcfi.parameters import Settings
 from pcfi.progress import compile_notice
@@ -18,7 +26,7 @@ from pcfi.scale.edge_source import EdgeSource
 from pcfi.scale.folder import WorkFolder
 from pcfi.scale.graphs import FACTS, MappedGraph, open_graph
 from pcfi.scale.paths import full_path, is_address, suffix_of
-from pcfi.scale.plan import check_space, make_plan
+from pcfi.scale.plan import check_budget, check_space, make_plan
 from pcfi.scale.result import StoredImputation, report
 from pcfi.scale.run import Run, facts_of
 from pcfi.scale.runners import DaskRunner, LocalRunner, Runner, connected
@@ -148,8 +156,9 @@ def impute(
             open_sink(path, "result" if name == "values" else name, store.shape, np.float32, store.names)
     folder = WorkFolder(work_path(work, results["values"]))
     columns_of = {"source": source, "target": target, "weight": weight, "unknown_ids": unknown_ids}
-    with connected(client) as cluster, _kept_on_full_disk(folder):
+    with connected(client) as cluster, _kept_or_removed(folder):
         _refuse_existing(folder, results, overwrite)
+        check_budget(store, settings, memory, cluster)
         edges = EdgeSource.of(graph, id, columns_of)
         built = edges.folder(folder, store, settings, memory)
         run = _begin(folder, settings, store, mask, built, {"results": results, "edges": edges.facts()}, id)
@@ -242,9 +251,13 @@ def _begin(
 
 
 @contextmanager
-def _kept_on_full_disk(folder: WorkFolder) -> Iterator[None]:
+def _kept_or_removed(folder: WorkFolder) -> Iterator[None]:
+    """Keep what is finished if the same call can go on; remove it if the input is wrong, which will not change."""
     try:
         yield
+    except (FeatureError, GraphError, UnreachableError, DivergenceError):
+        folder.abandon()
+        raise
     except OSError as error:
         if isinstance(error, StorageError) or error.errno not in NO_SPACE:
             raise

@@ -211,7 +211,7 @@ class Run:
     @property
     def shares(self) -> bool:
         """Whether there is a second stage."""
-        return self.settings.method == "pcfi" and self.settings.beta > 0 and self.settings.alpha < 1
+        return shares(self.settings)
 
     @cached_property
     def varying(self) -> Array:
@@ -276,6 +276,11 @@ def _widened(codes: Array, dtype: np.dtype[Any]) -> Array:
     wide = codes.astype(dtype)
     wide[codes == np.iinfo(codes.dtype).max] = np.iinfo(dtype).max
     return wide
+
+
+def shares(settings: Settings) -> bool:
+    """Whether channels share with each other."""
+    return bool(settings.method == "pcfi" and settings.beta > 0 and settings.alpha < 1)
 
 
 def working_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
