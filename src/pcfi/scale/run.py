@@ -27,6 +27,7 @@ from pcfi.solvers import FixedSteps, UntilSettled
 Array = npt.NDArray[Any]
 
 PATTERNS = 64  # that are searched at once
+ROWS_IN_CACHE = 8192
 LARGEST_INTEGER = 2**53
 
 
@@ -60,6 +61,11 @@ class Layout:
     panels: list[Array]
     sharers: Array
     factored: bool
+
+    @property
+    def places(self) -> list[slice | Array]:
+        """Where the channels of each panel stand in a row."""
+        return [as_slice(panel) for panel in self.panels]
 
 
 class Run:
@@ -111,6 +117,23 @@ class Run:
             return _Masks(None)
         return _Masks(rows for _, rows in self.known.chunks(*self.range_of(index), self.plan.chunk_rows))
 
+    def batches(self, index: int) -> Iterator[tuple[int, int, Any]]:
+        """Some rows of a range at a time: number of the first, how many, and the record batch that holds them, if any.
+
+        There is none if features do not come from Parquet.
+        """
+        if not isinstance(self.store, ParquetStore):
+            yield from self.pieces(index)
+            return
+        for start, batch in self.store.batches(*self.range_of(index), self.plan.chunk_rows, None):
+            yield start, batch.num_rows, batch
+
+    def pieces(self, index: int) -> Iterator[tuple[int, int, None]]:
+        """The same without record batches."""
+        first, last = self.range_of(index)
+        for start in range(first, last, self.plan.chunk_rows):
+            yield start, min(self.plan.chunk_rows, last - start), None
+
     def chunks_with_batches(self, index: int) -> Iterator[tuple[int, Array, Array, Any]]:
         """Like `chunks`, with the record batch that the rows came in if they come from Parquet, else None."""
         if not isinstance(self.store, ParquetStore):
@@ -118,7 +141,7 @@ class Run:
                 yield start, values, mask, None
             return
         masks = self._masks(index)
-        for start, batch in self.store.batches(*self.range_of(index), self.plan.chunk_rows, None):
+        for start, _, batch in self.batches(index):
             values = self.as_values(start, self.store.rows_of(batch))
             yield start, values, masks.take(len(values)), batch
 
@@ -170,10 +193,13 @@ class Run:
     def codes_of(self, patterns: Array) -> Array:
         """Hops of all nodes in the given patterns."""
         codes = np.empty((self.n_nodes, len(patterns)), dtype=self.hops.codes.dtype)
-        for k, pattern in enumerate(patterns):
-            group, column = divmod(int(pattern), PATTERNS)
+        groups, columns = np.divmod(patterns, PATTERNS)
+        for group in np.unique(groups).tolist():
             found = self.folder.map(f"hops-{group}.raw", (self.n_nodes, self._width(group)), self._code_dtypes[group])
-            codes[:, k] = _widened(found[:, column], codes.dtype)
+            here, there = as_slice(np.flatnonzero(groups == group)), as_slice(columns[groups == group])
+            for first in range(0, self.n_nodes, ROWS_IN_CACHE):
+                rows = slice(first, first + ROWS_IN_CACHE)
+                codes[rows, here] = _widened(found[rows, there], codes.dtype)
         return codes
 
     def codes_at(self, first: int, last: int) -> Array:
@@ -225,6 +251,11 @@ class Run:
         panels = [np.array(panel, dtype=np.int64) for panel in facts["panels"]]
         return Layout(panels, np.array(facts["sharers"], dtype=np.int64), facts["factored"])
 
+    @cached_property
+    def in_panels(self) -> bool:
+        """Whether the panels hold every cell once they are filled, so that features need not be read again."""
+        return sum(map(len, self.layout.panels)) == self.n_channels and not self.layout.factored
+
     @property
     def arithmetic(self) -> np.dtype[Any]:
         """The dtype that diffusion calculates in."""
@@ -267,6 +298,13 @@ class _Masks:
             self.waiting = more if self.waiting is None else np.concatenate([self.waiting, more])
         taken, self.waiting = self.waiting[:count], self.waiting[count:]
         return np.ascontiguousarray(taken)
+
+
+def as_slice(numbers: Array) -> slice | Array:
+    """The same numbers as a slice if they follow each other: numpy copies that several times as fast."""
+    if len(numbers) and np.array_equal(numbers, np.arange(numbers[0], numbers[0] + len(numbers))):
+        return slice(int(numbers[0]), int(numbers[0]) + len(numbers))
+    return numbers
 
 
 def _widened(codes: Array, dtype: np.dtype[Any]) -> Array:
