@@ -1,7 +1,7 @@
 """The work folder of a run: what the run is, which of its tasks are finished, and the arrays between the stages.
 
-A task is finished when its entry is in the journal, and the entry is written after the task's data is safe on disk.
-Entries appear at once or not at all, whoever is killed when; tasks can be done again at any time.
+A task is finished when its entry is in the journal, and the entry is written after the task's data. Entries appear at
+once or not at all, whoever is killed when; tasks can be done again at any time.
 """
 
 import json
@@ -88,12 +88,20 @@ class WorkFolder:
 
     def record(self, stage: str, index: int, facts: dict[str, Any]) -> None:
         """Put a task into the journal."""
-        self.write(f"journal/{stage}-{index:06d}.json", facts)
+        # not forced to disk, which stalls all workers: an entry that is lost with the machine is a task done again
+        write_atomically(
+            self.path / f"journal/{stage}-{index:06d}.json",
+            lambda file: file.write(json.dumps(facts).encode()),
+            safe=False,
+        )
 
     def finished(self, stage: str) -> dict[int, dict[str, Any]]:
         """The tasks of a stage that are in the journal, with the facts they left."""
-        entries = sorted((self.path / "journal").glob(f"{stage}-*.json"))
-        return {int(entry.stem.rpartition("-")[2]): json.loads(entry.read_text()) for entry in entries}
+        texts = {entry: entry.read_text() for entry in sorted((self.path / "journal").glob(f"{stage}-*.json"))}
+        # an entry without text is what a machine leaves that went down
+        return {
+            int(entry.stem.rpartition("-")[2]): json.loads(text) for entry, text in texts.items() if text.strip("\0")
+        }
 
     def save(self, name: str, array: Array) -> None:
         """Save a small array, at once."""

@@ -56,13 +56,14 @@ def opened(path: str) -> Any:
         raise ParameterError(f"there is no file {path!r}") from None
 
 
-def write_atomically(path: Path, write: Callable[[Any], object]) -> None:
-    """Let `write` fill an open binary file, which then appears under its name at once, safe on disk."""
+def write_atomically(path: Path, write: Callable[[Any], object], *, safe: bool = True) -> None:
+    """Let `write` fill an open binary file, which then appears under its name at once, and `safe` on disk."""
     scratch = path.with_name(f".{path.name}.{uuid4().hex}.partial")
     with scratch.open("wb") as file:
         write(file)
         file.flush()
-        os.fsync(file.fileno())
+        if safe:
+            os.fsync(file.fileno())
     scratch.replace(path)
 
 

@@ -16,7 +16,9 @@ from pcfi.scale.run import Plan, Run, shares, working_dtype
 from pcfi.scale.stores import Store
 from pcfi.solvers import FixedSteps, UntilSettled
 
-RANGES = 64
+RANGES = 64  # of rows, at most
+RANGE_BYTES = 1 << 24  # of features that are worth a task of their own
+FEW_RANGES = 8
 SMALLEST_RANGE = 1024  # rows; ranges begin at multiples of it, so that no two share a page of a panel
 CHUNK_BYTES = 1 << 26  # of rows held at a time
 PROCESS_BYTES = 260_000_000  # Python, numpy, numba and the compiled kernels, with some room
@@ -97,9 +99,14 @@ def make_plan(run: Run, memory: Any, cluster: Any = None) -> dict[str, Any]:
     spare = budget - base - reading
     chunk = max(64, min(CHUNK_BYTES, spare // 4) // row_bytes(first))
     searches = max(1, min(threads, spare // max(1, hops_bytes(first))))
-    range_rows = -(-run.n_nodes // RANGES // SMALLEST_RANGE) * SMALLEST_RANGE
-    plan = Plan(max(SMALLEST_RANGE, range_rows), int(min(chunk, run.n_nodes)), int(searches), uuid4().hex)
+    plan = Plan(_range_rows(run), int(min(chunk, run.n_nodes)), int(searches), uuid4().hex)
     return {**asdict(plan), "budget": budget, "base": base, "threads": threads}
+
+
+def _range_rows(run: Run) -> int:
+    """Rows of a range, from the size of the features alone: a call that resumes must find the same ranges."""
+    n_ranges = min(RANGES, max(FEW_RANGES, run.n_nodes * run.n_channels * run.dtype.itemsize // RANGE_BYTES))
+    return max(1, -(-run.n_nodes // n_ranges // SMALLEST_RANGE)) * SMALLEST_RANGE
 
 
 def check_budget(store: Store, settings: Settings, memory: Any, cluster: Any) -> None:

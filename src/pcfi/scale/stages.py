@@ -66,8 +66,8 @@ def _gather_survey(run: Run) -> None:
     low[n_known == 0] = high[n_known == 0] = 0
     mean = np.clip(np.sum([part[3] for part in parts], axis=0) / np.maximum(n_known, 1), low, high)
     keys = np.zeros(run.n_channels, dtype=np.uint64)
-    for index in range(run.n_ranges):
-        keys += run.folder.load(f"keys-{index}.npy")
+    for part in parts:
+        keys += part[4].view(np.uint64)
     patterns, representatives = group_by_key(keys)
     low, high = low.astype(run.dtype), high.astype(run.dtype)
     found = {"low": low, "high": high, "mean": mean, "patterns": patterns, "representatives": representatives}

@@ -52,8 +52,8 @@ def survey(run: Run, index: int) -> Entry:
         _refuse_non_finite(run, start, values, mask, facts)
         known = mask if len(mask) else values == values
         run.folder.write_columns("known.raw", start, _packed(known), run.n_nodes)
-    run.folder.save(f"survey-{index}.npy", np.stack([fact.astype(np.float64) for fact in facts[:4]]))
-    run.folder.save(f"keys-{index}.npy", facts.key)
+    rows = [fact.astype(np.float64) for fact in facts[:4]]
+    run.folder.save(f"survey-{index}.npy", np.stack([*rows, facts.key.view(np.float64)]))
     return {}
 
 
