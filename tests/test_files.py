@@ -45,6 +45,18 @@ def test_every_table_format_keeps_every_cell(tmp_path, name):
     assert nodes.table["since"].to_pylist() == table["since"].to_pylist()
 
 
+def test_a_folder_of_parquet_files_is_a_table(tmp_path):
+    table = node_table(features())
+    (tmp_path / "nodes.parquet").mkdir()
+    (tmp_path / "nodes.parquet" / "_SUCCESS").touch()
+    with pytest.raises(FileError, match=r"a folder without a file .parquet"):
+        read_nodes(str(tmp_path / "nodes.parquet"), Wanted())
+    for number, start in enumerate((0, 25)):
+        write(table.slice(start, 25), tmp_path / "nodes.parquet" / f"part-{number}.parquet")
+    nodes = read_nodes(str(tmp_path / "nodes.parquet"), Wanted(exclude=["label"]))
+    assert nodes.table.combine_chunks().equals(table.combine_chunks())
+
+
 @pytest.mark.parametrize("suffix", ["npy", "npz"])
 def test_arrays_are_channels_by_number(tmp_path, suffix):
     values = features().astype(np.float32)
