@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -176,7 +177,9 @@ def test_the_commands_of_the_page_run_as_written(tmp_path):
     pytest.importorskip("distributed")
     page = next(page for page in PAGES if page.name == "scale.md").read_text()
     code = "".join(code for language, code in FENCE.findall(page) if language == "sh")
-    path = f"{os.path.dirname(sys.executable)}{os.pathsep}{os.environ['PATH']}"  # noqa: PTH120
+    (tmp_path / "pcfi").write_text(f'#!/bin/sh\nexec {" ".join(COMMAND)} "$@"\n')
+    (tmp_path / "pcfi").chmod(0o755)
+    path = os.pathsep.join([str(tmp_path), str(Path(sys.executable).parent), os.environ["PATH"]])
     shell = subprocess.Popen(
         ["bash", "-ec", code.replace("8786", str(free_port()))],
         cwd=tmp_path,

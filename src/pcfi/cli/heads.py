@@ -99,7 +99,7 @@ def _choose_columns(
         raise FileError(f"{path} has no rows: one row per node is needed")
 
     def differ(column: Any) -> bool:
-        return column.null_count == 0 and pc.count_distinct(column).as_py() == len(column)
+        return bool(column.null_count == 0 and pc.count_distinct(column).as_py() == len(column))
 
     def is_unique(name: str) -> bool:
         _, first = next(store.batches(0, n_nodes, 1 << 16, [name]))

@@ -85,7 +85,7 @@ def read_nodes(path: str, wanted: Wanted) -> Nodes:
     def is_unique(name: str) -> bool:
         import pyarrow.compute as pc
 
-        return table[name].null_count == 0 and pc.count_distinct(table[name]).as_py() == table.num_rows
+        return bool(table[name].null_count == 0 and pc.count_distinct(table[name]).as_py() == table.num_rows)
 
     id_column, channels = choose_columns(table, wanted, source, is_unique)
     table = mark_missing(table, channels, wanted.missing)

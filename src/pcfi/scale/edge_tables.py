@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pcfi.errors import GraphError, ParameterError, counted
+from pcfi.errors import GraphError, ParameterError, PcfiError, counted
 from pcfi.ids import UNKNOWN_IDS, WEIGHTS, usual_ends
 from pcfi.optional import load
 from pcfi.scale.paths import compression_of, opened, table_suffix
@@ -236,12 +236,12 @@ def _parquet_largest(path: str, columns: tuple[str, str]) -> int | None:
 
 @contextmanager
 def clear_reading(path: str) -> Iterator[None]:
-    """Whatever pyarrow raises on a bad file, as one error that names the file."""
-    import pyarrow as pa
-
+    """Whatever a library raises on a bad file, as one error that names the file."""
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
+    except (PcfiError, MemoryError, ModuleNotFoundError, NameError, AttributeError):  # the last are our own mistakes
+        raise
+    except Exception as error:
         raise GraphError(f"{path!r} cannot be read: {' '.join(str(error).split())}") from None
 
 
@@ -279,9 +279,14 @@ def schema_of(path: str) -> Any:
             if not parts:
                 raise GraphError(f"there is no Parquet file in {path!r}")
             with opened(parts[0]) as file:
-                return pq.ParquetFile(file).schema_arrow
-        with _text(path) as file:
-            return csv.open_csv(file, parse_options=csv.ParseOptions(delimiter=_delimiter(path))).schema
+                schema = pq.ParquetFile(file).schema_arrow
+        else:
+            with _text(path) as file:
+                schema = csv.open_csv(file, parse_options=csv.ParseOptions(delimiter=_delimiter(path))).schema
+        twice = [name for name in schema.names if schema.names.count(name) > 1]
+        if twice:
+            raise GraphError(f"{path!r} has several columns named {twice[0]!r}: rename them")
+        return schema
 
 
 def _checked_ids(ids: Any) -> Any:

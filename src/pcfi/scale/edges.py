@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from pcfi.errors import GraphError, ParameterError, UnsupportedTypeError
 from pcfi.graphs import check_edge_index_range, check_edge_index_shape, check_weights, whole_numbers
-from pcfi.scale.edge_tables import SUFFIXES, Chunk, open_table
+from pcfi.scale.edge_tables import SUFFIXES, Chunk, clear_reading, open_table
 from pcfi.scale.paths import suffix_of, table_suffix
 
 Array = npt.NDArray[Any]
@@ -104,13 +104,11 @@ def _array_edges(index: Array, weights: Any, ids: Any) -> ArrayEdges:
 
 
 def _mapped(path: str) -> Array:
-    try:
+    if not Path(path).is_file():
+        raise ParameterError(f"there is no file {path!r}")
+    with clear_reading(path):
         array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
-        return array
-    except FileNotFoundError:
-        raise ParameterError(f"there is no file {path!r}") from None
-    except ValueError as error:
-        raise GraphError(f"{path!r} cannot be read as .npy: {error}") from None
+    return array
 
 
 def checked(chunk: Chunk, seen: int, n_nodes: int, wanted: str) -> Chunk:
