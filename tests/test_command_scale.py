@@ -127,46 +127,6 @@ def test_arrays_go_in_and_every_format_out(files, tmp_path, suffix):
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
 
 
-CLUSTER = """
-import sys
-from distributed import LocalCluster
-if __name__ == "__main__":
-    kind = {"threads_per_worker": 1, "memory_limit": 0, "host": "127.0.0.1", "dashboard_address": None}
-    with LocalCluster(n_workers=2, **kind) as one:
-        print(one.scheduler_address, flush=True)
-        sys.stdin.read()
-"""
-
-
-@pytest.fixture
-def scheduler(tmp_path):
-    script = tmp_path / "cluster.py"
-    script.write_text(CLUSTER)
-    started = subprocess.Popen(
-        [sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=tmp_path
-    )
-    try:
-        yield started.stdout.readline().decode().strip()
-    finally:
-        started.stdin.close()
-        started.wait(timeout=30)
-        started.stdout.close()
-
-
-def test_a_cluster_gives_the_numbers_of_one_process(files, tmp_path, scheduler):
-    pytest.importorskip("distributed")
-    target = tmp_path / "shared.npy"
-    done = run(
-        *("impute", "x.npy", "rows.npy", "-o", target, "--cluster", scheduler, "--memory", "2GB", *PAPER), folder=files
-    )
-    assert done.returncode == 0, done.stderr
-    assert b"diffuse: 2 tasks, " in done.stderr
-    values, index = problem()
-    expected = pcfi.impute(values, index, alpha=0.5, beta=0.1).values
-    np.testing.assert_allclose(np.load(target), expected, rtol=1e-6, atol=1e-6)
-    assert not (tmp_path / "shared.npy.work").exists()
-
-
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -174,6 +134,7 @@ def free_port():
 
 
 def test_the_commands_of_the_page_run_as_written(tmp_path):
+    """A budget, then a cluster of real processes: both give the numbers of `pcfi.impute`."""
     pytest.importorskip("distributed")
     page = next(page for page in PAGES if page.name == "scale.md").read_text()
     code = "".join(code for language, code in FENCE.findall(page) if language == "sh")
@@ -290,9 +251,8 @@ def test_what_is_not_tuned_is_told(files, tmp_path):
 
 
 def test_edges_to_unknown_ids_are_refused_or_dropped(files, tmp_path):
-    edges = csv.read_csv(files / "edges.csv", convert_options=csv.ConvertOptions(column_types={"from": pa.string()}))
-    strange = pa.concat_tables([edges.slice(0, 7), edges.slice(7, 1).set_column(0, "from", pa.array(["nobody"]))])
-    csv.write_csv(strange, tmp_path / "e.csv")
+    lines = (files / "edges.csv").read_text().splitlines()[:8]
+    (tmp_path / "e.csv").write_text("\n".join([*lines, '"nobody","0001",1', ""]))
     command = ["impute", files / "nodes.parquet", tmp_path / "e.csv", "-o", tmp_path / "y.npy", "--memory", "2GB"]
     done = invoke(*command)
     assert done.exit_code == 1
@@ -359,7 +319,7 @@ def test_what_does_not_go_with_a_budget_is_refused_in_one_line(files, monkeypatc
 def test_info_says_what_a_job_will_take(files):
     done = invoke("info", files / "nodes.parquet", files / "edges.parquet", "--exclude", "label", "--json")
     job = json.loads(done.stdout)["job"]
-    said = pcfi.scale.estimate(N_NODES, 10_000, 25, n_patterns=25, dtype=float, weighted=True)
+    said = pcfi.scale.estimate(N_NODES, 10_000, 25, n_patterns=24, dtype=float, weighted=True)
     assert job["least"] == said.memory
     assert job["disk"] == pytest.approx(said.graph + said.work + said.result, rel=0.01)
     assert (job["advised"], job["seconds"] > 0) == (False, True)

@@ -346,7 +346,7 @@ def test_whole_edge_files_are_read_alike_with_and_without_a_budget(tmp_path, kin
         assert np.array_equal(mapped.weights_as(np.float64), whole.weights_as(np.float64))
 
 
-@settings(max_examples=120)
+@settings(max_examples=250)
 @given(data=st.data(), kind=st.sampled_from(sorted(WHOLE_EDGES)))
 def test_mangled_edge_files_give_a_graph_or_a_clear_error(tmp_path_factory, data, kind):
     path = tmp_path_factory.getbasetemp() / f"mangled-{kind}"
