@@ -56,7 +56,7 @@ def stream(
 ) -> Any:
     """Fill a node file of any size; returns the `StoredImputation`."""
     from pcfi import scale
-    from pcfi.memory import available, size_in_bytes
+    from pcfi.memory import available, give_back, size_in_bytes
     from pcfi.scale.folder import WorkFolder
     from pcfi.scale.imputation import work_path
     from pcfi.scale.paths import full_path
@@ -67,6 +67,7 @@ def stream(
     outputs.check_stored(resumes=resumes)
     most = size_in_bytes(budget.memory, "memory") if budget.memory else available() or 1 << 62
     heads = read_heads(told, paths, wanted, ends, most // 8)
+    give_back()  # what looking for ids took
     parameters = _parameters(told, given)
     told.say(
         f"Going on with a run that was stopped, {counted(folder.n_finished, 'task')} of which "

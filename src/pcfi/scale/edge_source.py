@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from pcfi.errors import UnsupportedTypeError
-from pcfi.memory import size_in_bytes
+from pcfi.memory import give_back, size_in_bytes
 from pcfi.parameters import Settings
 from pcfi.scale.edge_tables import SUFFIXES
 from pcfi.scale.folder import WorkFolder
@@ -79,4 +79,6 @@ class EdgeSource:
             overwrite=True,
             progress=settings.progress,
         )
+        del ids
+        give_back()
         return work.graph

@@ -118,17 +118,17 @@ def check_budget(store: Store, settings: Settings, memory: Any, cluster: Any) ->
 
 def refuse_small_budget(store: Store, size: Size, settings: Settings, budget: int, base: int) -> None:
     """Raise `TooLargeError` if reading, hops or diffusion take more than the budget."""
-    reading = READING * store.largest_read
-    if reading and base + reading > budget:
-        raise TooLargeError(
-            f"the row groups or chunks of {store.path!r} take {size_in_words(reading)} to read, too much for a "
-            f"memory of {size_in_words(budget)}: grant more, or write the file in smaller ones"
-        )
     needed = max(diffuse_bytes(size, settings), hops_bytes(size))
     if base + needed > budget:
         raise TooLargeError(
             f"{size.n_nodes:,} nodes need about {size_in_words(base + needed)} of private memory, whatever the number "
             f"of channels, but memory is {size_in_words(budget)}: {_advice(settings)}"
+        )
+    reading = READING * store.largest_read
+    if reading and base + reading > budget:
+        raise TooLargeError(
+            f"the row groups or chunks of {store.path!r} take {size_in_words(reading)} to read, too much for a "
+            f"memory of {size_in_words(budget)}: grant more, or write the file in smaller ones"
         )
 
 
