@@ -56,7 +56,7 @@ class Judged:
     deviation: float
 
 
-def choose(problem: Problem, wishes: Wishes, rng: "np.random.Generator") -> Tuning:
+def choose(problem: Problem, wishes: Wishes, rng: np.random.Generator) -> Tuning:
     """Alpha, beta and the reliability by hops for reconstructing values."""
     benches = prepare_benches(problem, rng, progress=wishes.settings.progress)
     lacking = _lacking(benches)
@@ -110,7 +110,7 @@ def _race(benches: list[Bench], alphas: Sequence[float], wishes: Wishes) -> list
     return sorted(final, key=lambda one: one.error) + judged[FINALISTS:]
 
 
-def prepare_benches(problem: Problem, rng: "np.random.Generator", *, progress: bool = False) -> list[Bench]:
+def prepare_benches(problem: Problem, rng: np.random.Generator, *, progress: bool = False) -> list[Bench]:
     """The folds, with what their trials share."""
     folds = make_folds(problem, rng, most=FOLDS)
     whole = Whole.of(problem) if folds else None
