@@ -224,7 +224,10 @@ def read_edges(
 def _refuse_unknown(frame: Any, columns: tuple[str, str], ends: Array, ids: Ids) -> None:
     edges = np.flatnonzero((ends < 0).any(axis=0))
     several = edges[: 2 * SHOWN].tolist()
-    pairs = zip(*(frame.get_column(name)[several].to_list() for name in columns), strict=True)
+    try:
+        pairs = list(zip(*(frame.get_column(name)[several].to_list() for name in columns), strict=True))
+    except UnicodeDecodeError as error:
+        raise GraphError(f"the ids of {columns[0]!r} and {columns[1]!r} are no text in UTF-8: {error}") from None
     names = [
         name
         for edge, pair in zip(several, pairs, strict=True)
