@@ -132,7 +132,7 @@ def read(path: str) -> np.ndarray:
     if path.endswith(".zarr"):
         return zarr.open(path, mode="r")[:]
     table = pq.read_table(path)
-    return np.stack([table.column(str(k)).to_numpy() for k in range(20)], axis=1)
+    return np.stack([column.to_numpy() for column in table.columns], axis=1)
 
 
 def write(kind: str, folder, values: np.ndarray) -> str:

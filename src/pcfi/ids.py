@@ -1,6 +1,7 @@
 """Ids of nodes -> row numbers: a column or an index of the node table, and the edge table that names them."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,33 @@ Array = npt.NDArray[Any]
 
 FRAMES = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "Table"}
 UNKNOWN_IDS = ("error", "drop")
+PAIRS = (
+    ("source", "target"),
+    ("src", "dst"),
+    ("from", "to"),
+    ("source_id", "target_id"),
+    ("src_id", "dst_id"),
+    ("from_id", "to_id"),
+    ("node1", "node2"),
+    ("node_1", "node_2"),
+    ("u", "v"),
+    ("i", "j"),
+)
+WEIGHTS = ("weight", "weights", "w")
 SHOWN = 5  # unknown ids that an error names
+
+
+def usual_ends(names: Sequence[str]) -> tuple[str, str] | None:
+    """The columns where edges begin and end: by their usual names, or the first two of two or three; else None.
+
+    >>> usual_ends(["weight", "Dst", "Src", "kind"])
+    ('Src', 'Dst')
+    """
+    lower = {name.lower(): name for name in reversed(names)}
+    usual = next((pair for pair in PAIRS if set(pair) <= set(lower)), None)
+    if usual is not None:
+        return lower[usual[0]], lower[usual[1]]
+    return (names[0], names[1]) if len(names) in (2, 3) else None
 
 
 def is_frame(value: object) -> bool:
@@ -197,7 +224,10 @@ def read_edges(
 def _refuse_unknown(frame: Any, columns: tuple[str, str], ends: Array, ids: Ids) -> None:
     edges = np.flatnonzero((ends < 0).any(axis=0))
     several = edges[: 2 * SHOWN].tolist()
-    pairs = zip(*(frame.get_column(name)[several].to_list() for name in columns), strict=True)
+    try:
+        pairs = list(zip(*(frame.get_column(name)[several].to_list() for name in columns), strict=True))
+    except UnicodeDecodeError as error:
+        raise GraphError(f"the ids of {columns[0]!r} and {columns[1]!r} are no text in UTF-8: {error}") from None
     names = [
         name
         for edge, pair in zip(several, pairs, strict=True)

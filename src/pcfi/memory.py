@@ -2,6 +2,7 @@
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
@@ -98,6 +99,17 @@ def refuse_if_too_large(problem: Problem, settings: Settings) -> None:
         f"{size_in_words(needed.working)} to work in), but only {size_in_words(there)} of memory is available: "
         f"{advice}use pcfi.scale.impute, which works within a budget of memory (docs/scale.md)"
     )
+
+
+def give_back() -> None:
+    """Return freed memory to the system, as far as pyarrow and the C library keep some for later."""
+    import ctypes
+    import sys
+
+    if "pyarrow" in sys.modules:
+        sys.modules["pyarrow"].default_memory_pool().release_unused()
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}

@@ -173,6 +173,19 @@ def _refuse_long_integers(series: Any) -> None:
         )
 
 
+def is_number(kind: Any) -> bool:
+    """Whether a column of this type of pyarrow can be a channel; one that is null everywhere can."""
+    from pyarrow import types
+
+    return bool(
+        types.is_integer(kind)
+        or types.is_floating(kind)
+        or types.is_boolean(kind)
+        or types.is_decimal(kind)
+        or types.is_null(kind)
+    )
+
+
 def read_table(
     nodes: Any,
     *,

@@ -27,6 +27,14 @@ COMMANDS = {
 class Commands(TyperGroup):
     """A group whose commands are imported when they are called, so that `pcfi --help` answers at once."""
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The options; flags that are not given are False, since typer would load pydantic to make a flag of None."""
+        found = super().get_params(ctx)
+        for option in found:
+            if getattr(option, "is_flag", False) and option.default is None:
+                option.default = False
+        return found
+
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
         """The names."""
         return list(COMMANDS)

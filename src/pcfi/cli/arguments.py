@@ -99,6 +99,14 @@ def names(texts: Sequence[str] | None) -> list[str]:
 
 _CALLS = re.compile(r"pcfi\.frames\.impute\(nodes, edges, (\w+)=([^)]*)\)")
 _OPTIONS = {"channels": "columns"}
+_PHRASES = {
+    "unknown_ids='drop'": "--unknown-ids drop",
+    "pass ids= (the ids of the nodes in the order of their rows) if nodes are named": "name the column of ids, --id",
+    "take FixedSteps, which needs": "fix the number of --steps, which needs",
+    "use pcfi.scale.impute, which works within a budget of memory (docs/scale.md)": "set a budget, as in --memory 4GB",
+    "see pcfi.scale.estimate": "see pcfi info",
+    "the same call": "the same command",
+}
 
 
 def in_options(text: str) -> str:
@@ -114,8 +122,14 @@ def in_options(text: str) -> str:
         return f"--{name}" if value in ("", "...") else f"--{name} {value}"
 
     text = _CALLS.sub(option, text)
+    for words, said in _PHRASES.items():
+        text = text.replace(words, said)
     text = re.sub(r"\b(unreachable|beta)=", r"--\1 ", text)
-    return re.sub(r"\b(id|channels|categorical)=", lambda found: f"--{_OPTIONS.get(found[1], found[1])}", text)
+    return re.sub(
+        r"\b(id|channels|columns|categorical|source|target|work)=",
+        lambda found: f"--{_OPTIONS.get(found[1], found[1])}",
+        text,
+    )
 
 
 @contextmanager

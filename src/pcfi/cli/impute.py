@@ -4,7 +4,8 @@ import json
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,49 +14,14 @@ import pcfi
 from pcfi.cli import options as o
 from pcfi.cli.arguments import GroupedCommand, names
 from pcfi.cli.loading import EdgeColumns, Loaded, load
+from pcfi.cli.outputs import Outputs
 from pcfi.cli.session import Session, session
 from pcfi.errors import FileError, ParameterError, counted
-from pcfi.files.formats import OUTPUT_FORMATS, STANDARD, STREAM_FORMATS, Format, format_of
+from pcfi.files.formats import STANDARD, STREAM_FORMATS, Format
 from pcfi.files.nodes import Wanted
-from pcfi.files.writing import check_output, write_table, write_text
+from pcfi.files.writing import write_table, write_text
 
 CONFIDENCE = "_confidence"
-
-
-@dataclass(frozen=True)
-class Outputs:
-    """What is to be written, and where."""
-
-    values: str
-    stream_format: str
-    confidence: str | None
-    confidence_columns: bool
-    hops: str | None
-    report: str | None
-    facts: str | None
-    force: bool
-
-    def tables(self) -> dict[str, str]:
-        """The files of tables, by what they hold."""
-        named = {"values": self.values, "confidence": self.confidence, "hops": self.hops}
-        return {what: path for what, path in named.items() if path is not None}
-
-    def check(self) -> dict[str, Format]:
-        """Refuse what cannot be written before any work is done; formats by what is written."""
-        paths = [path for path in (*self.tables().values(), self.report, self.facts) if path is not None]
-        twice = [path for path in paths if paths.count(path) > 1]
-        if twice:
-            raise ParameterError(f"two outputs would go to {twice[0]}: give each a name of its own")
-        for path in paths:
-            check_output(path, force=self.force)
-        return {what: self._format(path) for what, path in self.tables().items()}
-
-    def _format(self, path: str) -> Format:
-        if path != STANDARD:
-            return format_of(path, OUTPUT_FORMATS, "the output")
-        if self.stream_format not in STREAM_FORMATS:
-            raise ParameterError(f"--to must be one of {', '.join(STREAM_FORMATS)}, got {self.stream_format!r}")
-        return Format(self.stream_format)
 
 
 def impute(
@@ -124,6 +90,9 @@ def impute(
             "--evaluate", help="Hide known cells first; the report shows the error.", rich_help_panel=o.FILLING
         ),
     ] = False,
+    memory: o.Memory = None,
+    cluster: o.Cluster = None,
+    work: o.Work = None,
     seed: o.Seed = 0,
     threads: o.Threads = None,
     quiet: o.Quiet = False,
@@ -141,7 +110,6 @@ def impute(
         if as_json and to_stdout:
             raise ParameterError("--json prints to standard output, and so would the table: choose one of them")
         outputs = Outputs(output, to, confidence, confidence_columns, hops, report, facts, force)
-        formats = outputs.check()
         given = o.given_options(
             seed,
             method=method,
@@ -155,6 +123,16 @@ def impute(
         )
         wanted = Wanted(id, names(columns), names(exclude), names(categorical), tuple(missing_value or ()))
         ends = EdgeColumns(source, target, weight, unknown_ids)
+        if memory is not None or cluster is not None or work is not None:
+            from pcfi.cli.streaming import Budget, stream
+
+            budget = Budget(memory, cluster, work, {"--evaluate": evaluate, "--round": round, "--threads": threads})
+            stored = stream(told, (nodes, edges), wanted, ends, given, outputs, budget)
+            if as_json:
+                typer.echo(json.dumps(asdict(stored)))
+            told.show(_summary(stored, outputs))
+            return
+        formats = outputs.check()
         loaded = load(told, (nodes, edges), wanted, ends, directed=bool(directed), rounds=round)
         with told.stage("impute"):
             result = pcfi.impute(loaded.table, loaded.graph, **given, progress=told.progress)
@@ -271,7 +249,8 @@ def _summary(result: Any, outputs: Outputs) -> str:
     written = [
         path for path in (*outputs.tables().values(), outputs.report, outputs.facts) if path not in (None, STANDARD)
     ]
-    return "\n".join([*lines, *(f"Wrote {path}" for path in written)])
+    kinds = [" (a folder of files)" if path is not None and Path(path).is_dir() else "" for path in written]
+    return "\n".join([*lines, *(f"Wrote {path}{kind}" for path, kind in zip(written, kinds, strict=True))])
 
 
 command: tuple[Any, dict[str, Any]] = impute, {"cls": GroupedCommand}

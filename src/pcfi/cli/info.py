@@ -10,6 +10,7 @@ from pcfi.cli import options as o
 from pcfi.cli.arguments import GroupedCommand, names
 from pcfi.cli.loading import EdgeColumns, Loaded, load
 from pcfi.cli.session import Session, session
+from pcfi.cli.sizing import Job, Outline, job_of, outline
 from pcfi.errors import counted
 from pcfi.files.nodes import Wanted
 from pcfi.files.sizes import size_of
@@ -40,6 +41,7 @@ class Info:
     channels: tuple[Channel, ...]
     hops: tuple[HopFacts, ...]
     memory: dict[str, int]
+    job: Job
     remarks: tuple[str, ...]
 
 
@@ -65,6 +67,12 @@ def info(
     with session(quiet=quiet, as_json=as_json, debug=debug, threads=threads) as told:
         wanted = Wanted(id, names(columns), names(exclude), names(categorical), tuple(missing_value or ()))
         ends = EdgeColumns(source, target, weight, unknown_ids)
+        larger = outline(told, (nodes, edges), wanted, ends, directed=bool(directed))
+        if larger is not None:
+            if as_json:
+                typer.echo(json.dumps(asdict(larger)))
+            _show_outline(told, larger)
+            return
         loaded = load(told, (nodes, edges), wanted, ends, directed=bool(directed))
         with told.stage("look"):
             found = look(loaded)
@@ -76,7 +84,7 @@ def info(
 def look(loaded: Loaded) -> Info:
     """Gather what is in the files."""
     from pcfi.hops import count_hops
-    from pcfi.memory import available, needs
+    from pcfi.memory import needs
     from pcfi.parameters import Settings
     from pcfi.problem import read_problem
     from pcfi.report.gathering import graph_facts, hop_facts
@@ -91,14 +99,24 @@ def look(loaded: Loaded) -> Info:
         Channel(name, int(n), len(problem.values) - int(n), float(low), float(high))
         for name, n, low, high in zip(labels, known.n_known, known.low, known.high, strict=True)
     )
+    job = job_of(
+        problem.values.shape,
+        facts.n_edges,
+        needed.total,
+        n_patterns=len(known.representatives),
+        dtype=problem.values.dtype,
+        weighted=facts.weighted,
+        directed=facts.directed,
+    )
     return Info(
         graph=facts,
         n_missing=problem.n_missing,
         n_patterns=len(known.representatives),
         channels=channels,
         hops=hop_facts(count_hops(problem), None),
-        memory={"filling": needed.total, "tables": int(loaded.nodes.table.nbytes), "available": available() or 0},
-        remarks=tuple(_remarks(facts, channels)),
+        memory={"filling": needed.total, "tables": int(loaded.nodes.table.nbytes), "available": job.available},
+        job=job,
+        remarks=(*_remarks(facts, channels), *job.remarks()),
     )
 
 
@@ -121,14 +139,32 @@ def _remarks(graph: GraphFacts, channels: tuple[Channel, ...]) -> list[str]:
     return found
 
 
-def _show(told: Session, found: Info) -> None:
+def _show_outline(told: Session, found: Outline) -> None:
+    rows = {
+        "nodes": f"{found.n_nodes:,}",
+        "edges": f"about {found.n_edges:,}",
+        "channels": f"{found.n_channels:,}",
+        "memory": f"about {size_of(found.job.in_memory)} to fill at once; {size_of(found.job.available)} available",
+    }
+    _show_rows(told, rows | found.job.rows())
+    for remark in ("The files are larger than memory: only their heads were read.", *found.job.remarks()):
+        told.show(f"Note: {remark}")
+
+
+def _show_rows(told: Session, rows: dict[str, str]) -> None:
     from rich.table import Table
 
-    graph = found.graph
-    n_cells = graph.n_nodes * len(found.channels)
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold")
     table.add_column()
+    for name, text in rows.items():
+        table.add_row(name, text)
+    told.show(table)
+
+
+def _show(told: Session, found: Info) -> None:
+    graph = found.graph
+    n_cells = graph.n_nodes * len(found.channels)
     kind = ("directed" if graph.directed else "undirected") + (", weighted" if graph.weighted else "")
     rows = {
         "nodes": f"{graph.n_nodes:,}",
@@ -139,9 +175,7 @@ def _show(told: Session, found: Info) -> None:
         "memory": f"about {size_of(found.memory['filling'])} to fill, besides {size_of(found.memory['tables'])} for "
         f"the table; {size_of(found.memory['available'])} available",
     }
-    for name, text in rows.items():
-        table.add_row(name, text)
-    told.show(table)
+    _show_rows(told, rows | found.job.rows())
     _show_channels(told, found)
     _show_hops(told, found)
     for remark in found.remarks:

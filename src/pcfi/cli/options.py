@@ -178,6 +178,31 @@ Directed = Annotated[
     bool | None,
     typer.Option("--directed", help="Values flow only along the direction of the edges.", rich_help_panel=FILLING),
 ]
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        help="Work within a budget of memory, such as 4GB, on files of any size; a run that was stopped goes on. "
+        "Nodes: .parquet, .npy, .zarr. Does not tune.",
+        metavar="SIZE",
+        rich_help_panel=RUNNING,
+    ),
+]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        help="The same on the workers of a Dask scheduler, such as tcp://host:8786; the budget is that of a worker.",
+        metavar="ADDRESS",
+        rich_help_panel=RUNNING,
+    ),
+]
+Work = Annotated[
+    str | None,
+    typer.Option(
+        help="Folder for what is finished, with --memory or --cluster. Default: beside the output.",
+        metavar="FOLDER",
+        rich_help_panel=RUNNING,
+    ),
+]
 Seed = Annotated[
     int, typer.Option(help="Seed of everything that is drawn at random.", metavar="NUMBER", rich_help_panel=RUNNING)
 ]

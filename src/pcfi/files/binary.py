@@ -17,14 +17,19 @@ CONNECTIVITIES = "connectivities"
 
 
 def read_parquet(source: Source) -> Any:
-    """A Parquet file; its own words about its size are believed before it is unpacked."""
+    """A Parquet file, or a folder of them; their own words about their size are believed before they are unpacked."""
+    import pyarrow as pa
     from pyarrow import parquet
 
-    with source.arrow() as stream, parquet.ParquetFile(stream) as file:
-        schema, metadata = file.schema_arrow, file.metadata
-        stored = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
-        refuse_beyond_memory(max(stored, metadata.num_rows * row_bytes(schema)), source.words)
-        return file.read()
+    tables, size = [], 0
+    for part in source.parts():
+        with part.arrow() as stream, parquet.ParquetFile(stream) as file:
+            schema, metadata = file.schema_arrow, file.metadata
+            stored = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
+            size += max(stored, metadata.num_rows * row_bytes(schema))
+            refuse_beyond_memory(size, source.words)
+            tables.append(file.read())
+    return pa.concat_tables(tables) if len(tables) > 1 else tables[0]
 
 
 def read_arrow(source: Source) -> Any:

@@ -18,23 +18,11 @@ from pcfi.files.binary import (
     read_sparse,
 )
 from pcfi.files.formats import EDGE_FORMATS
-from pcfi.files.nodes import Nodes, is_number
+from pcfi.files.nodes import Nodes
 from pcfi.files.opening import Source, clear_errors, open_source
 from pcfi.files.text import header, read_text
-
-PAIRS = (
-    ("source", "target"),
-    ("src", "dst"),
-    ("from", "to"),
-    ("source_id", "target_id"),
-    ("src_id", "dst_id"),
-    ("from_id", "to_id"),
-    ("node1", "node2"),
-    ("node_1", "node_2"),
-    ("u", "v"),
-    ("i", "j"),
-)
-WEIGHTS = ("weight", "weights", "w")
+from pcfi.ids import WEIGHTS, usual_ends
+from pcfi.tables import is_number
 
 
 @dataclass(frozen=True)
@@ -44,6 +32,10 @@ class Ends:
     source: str
     target: str
     weight: str | None = None
+
+    def __str__(self) -> str:
+        weight = "unweighted" if self.weight is None else f"weights in {self.weight!r}"
+        return f"{self.source!r} to {self.target!r}, {weight}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,12 +60,13 @@ def read_edges(path: str, nodes: Nodes, source: str | None, target: str | None, 
         if graph is not None:
             return Edges(graph)
         if file.format.is_text:
-            pair = _choose_ends(header(file), source, target, file)
+            pair = choose_ends(header(file), source, target, file.words)
             table = read_text(file, as_text=() if nodes.id is None else pair)
         else:
             table = {"parquet": read_parquet, "arrow": read_arrow}[file.format.name](file)
-            pair = _choose_ends(table.column_names, source, target, file)
-    return Edges(_same_ids(table, pair, nodes, file), Ends(*pair, _choose_weight(table, pair, weight, file)))
+            pair = choose_ends(table.column_names, source, target, file.words)
+    chosen = choose_weight(table.schema, pair, weight, file.words)
+    return Edges(_same_ids(table, pair, nodes, file), Ends(*pair, chosen))
 
 
 def _read_graph(file: Source) -> Any:
@@ -90,40 +83,33 @@ def _read_graph(file: Source) -> Any:
     return None
 
 
-def _choose_ends(names: Sequence[str], source: str | None, target: str | None, file: Source) -> tuple[str, str]:
+def choose_ends(names: Sequence[str], source: str | None, target: str | None, words: str) -> tuple[str, str]:
     """The columns of both ends: as named, by their usual names, or the first two of two or three."""
     for option, name in (("--source", source), ("--target", target)):
-        _check_name(option, name, names, file)
-    lower = {name.lower(): name for name in reversed(names)}
-    usual = next((pair for pair in PAIRS if set(pair) <= set(lower)), None)
-    pair = [lower[name] for name in usual] if usual else list(names[:2]) if len(names) in (2, 3) else []
-    if not pair and (source is None or target is None):
+        _check_name(option, name, names, words)
+    usual = usual_ends(names)
+    if usual is None and (source is None or target is None):
         raise FileError(
-            f"{file.words} has the columns {_shown(names)}: say which hold the ends of an edge, --source and --target"
+            f"{words} has the columns {_shown(names)}: say which hold the ends of an edge, --source and --target"
         )
-    return source or pair[0], target or pair[1]
+    return source or (usual or ("", ""))[0], target or (usual or ("", ""))[1]
 
 
-def _choose_weight(table: Any, pair: tuple[str, str], weight: str | None, file: Source) -> str | None:
+def choose_weight(schema: Any, pair: tuple[str, str], weight: str | None, words: str) -> str | None:
     """The column of weights: as named, by its usual name, or the third of three if it holds numbers."""
-    names = table.column_names
-    _check_name("--weight", weight, names, file)
+    names = schema.names
+    _check_name("--weight", weight, names, words)
     if weight is not None:
         return weight
     usual = next((name for name in names if name.lower() in WEIGHTS and name not in pair), None)
-    if (
-        usual is None
-        and len(names) == 3
-        and set(pair) == set(names[:2])
-        and is_number(table.schema.field(names[2]).type)
-    ):
+    if usual is None and len(names) == 3 and set(pair) == set(names[:2]) and is_number(schema.field(2).type):
         return str(names[2])
     return usual
 
 
-def _check_name(option: str, name: str | None, names: Sequence[str], file: Source) -> None:
+def _check_name(option: str, name: str | None, names: Sequence[str], words: str) -> None:
     if name is not None and name not in names:
-        raise ParameterError(f"{option} names {name!r}, but {file.words} has only the columns {_shown(names)}")
+        raise ParameterError(f"{option} names {name!r}, but {words} has only the columns {_shown(names)}")
 
 
 def _shown(names: Sequence[str]) -> str:
@@ -159,5 +145,4 @@ def described(edges: Edges, path: str) -> str:
         graph = edges.graph
         size = graph.nnz if hasattr(graph, "nnz") else np.shape(graph)[-1] if np.ndim(graph) else 0
         return f"{path}: {counted(int(size), 'entry').replace('entrys', 'entries')}, nodes named by row numbers"
-    weight = "unweighted" if edges.ends.weight is None else f"weights in {edges.ends.weight!r}"
-    return f"{path}: {counted(edges.graph.num_rows, 'edge')}, {edges.ends.source!r} to {edges.ends.target!r}, {weight}"
+    return f"{path}: {counted(edges.graph.num_rows, 'edge')}, {edges.ends}"

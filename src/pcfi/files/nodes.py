@@ -1,6 +1,6 @@
 """A node file -> a table of pyarrow, and which of its columns are ids and channels."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +9,7 @@ from pcfi.files.binary import FEATURES, as_table, read_arrow, read_h5ad, read_np
 from pcfi.files.formats import NODE_FORMATS
 from pcfi.files.opening import Source, clear_errors, open_source
 from pcfi.files.text import header, read_text, refuse_mixed
+from pcfi.tables import is_number
 
 ID_NAMES = ("id", "node", "node_id")
 USUAL_MARKERS = ("", "NA", "N/A", "n/a", "null", "NULL", "NaN", "nan")  # of missing categories in text
@@ -80,13 +81,26 @@ def read_nodes(path: str, wanted: Wanted) -> Nodes:
         table = _read(source, wanted)
     if table.num_rows == 0:
         raise FileError(f"{source.words} has no rows: one row per node is needed")
-    _check_names(table.column_names, wanted, source)
-    id_column = _choose_id(table, wanted)
-    channels = _choose_channels(table, wanted, id_column, source)
+
+    def is_unique(name: str) -> bool:
+        import pyarrow.compute as pc
+
+        return bool(table[name].null_count == 0 and pc.count_distinct(table[name]).as_py() == table.num_rows)
+
+    id_column, channels = choose_columns(table, wanted, source, is_unique)
     table = mark_missing(table, channels, wanted.missing)
     usual = USUAL_MARKERS if source.format.is_text else ()
     table = mark_missing(table, wanted.categorical, [*wanted.missing, *usual])
     return Nodes(table, id_column, channels, list(wanted.categorical), source.format.is_text)
+
+
+def choose_columns(
+    table: Any, wanted: Wanted, source: Source, is_unique: Callable[[str], bool]
+) -> tuple[str | None, list[str]]:
+    """The column of ids, if there is one, and the channels. The table may be empty if types say all."""
+    _check_names(table.column_names, wanted, source)
+    id_column = _choose_id(table.schema, wanted, is_unique)
+    return id_column, _choose_channels(table, wanted, id_column, source)
 
 
 def _read(source: Source, wanted: Wanted) -> Any:
@@ -116,20 +130,14 @@ def _named_id(names: Sequence[str]) -> str | None:
     return next((name for wanted in ID_NAMES for name in names if name.lower() == wanted), None)
 
 
-def _choose_id(table: Any, wanted: Wanted) -> str | None:
+def _choose_id(schema: Any, wanted: Wanted, is_unique: Callable[[str], bool]) -> str | None:
     """The column that is named; else by its usual name; else the first one of unique things that are no numbers."""
-    found = wanted.id or _named_id(table.column_names)
+    found = wanted.id or _named_id(schema.names)
     if found is not None and found not in wanted.columns:
         return found
-    import pyarrow.compute as pc
-
-    for field_ in table.schema:
-        if field_.name in {*wanted.columns, *wanted.categorical} or not _can_be_id(field_.type):
-            continue
-        column = table[field_.name]
-        if column.null_count == 0 and pc.count_distinct(column).as_py() == table.num_rows:
-            return str(field_.name)
-    return None
+    used = {*wanted.columns, *wanted.categorical}
+    names = [str(field_.name) for field_ in schema if field_.name not in used and _can_be_id(field_.type)]
+    return next((name for name in names if is_unique(name)), None)
 
 
 def _can_be_id(kind: Any) -> bool:
@@ -156,19 +164,6 @@ def _choose_channels(table: Any, wanted: Wanted, id_column: str | None, source: 
             "columns of categories can be filled with --categorical"
         )
     return channels
-
-
-def is_number(kind: Any) -> bool:
-    """Whether a column of this type can be a channel; one that is null everywhere can."""
-    from pyarrow import types
-
-    return bool(
-        types.is_integer(kind)
-        or types.is_floating(kind)
-        or types.is_boolean(kind)
-        or types.is_decimal(kind)
-        or types.is_null(kind)
-    )
 
 
 def mark_missing(table: Any, names: Sequence[str], markers: Sequence[str]) -> Any:
@@ -211,9 +206,9 @@ def _as_type(marker: str, kind: Any) -> Any:
         return None
 
 
-def described(nodes: Nodes, path: str) -> str:
-    """What was chosen, in a sentence."""
-    rows = counted(nodes.table.num_rows, "node")
+def described(nodes: Nodes, path: str, n_nodes: int | None = None) -> str:
+    """What was chosen, in a sentence; `n_nodes` is for a table that is not here as a whole."""
+    rows = counted(nodes.table.num_rows if n_nodes is None else n_nodes, "node")
     ids = "named by row numbers" if nodes.id is None else f"ids in {nodes.id!r}"
     channels = (
         f"{counted(len(nodes.channels), 'channel')} ({shown(nodes.channels)})" if nodes.channels else "no channel"

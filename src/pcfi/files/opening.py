@@ -39,6 +39,15 @@ class Source:
         """A binary file object that can seek."""
         return io.BytesIO(self.data) if self.data is not None else Path(self.path).open("rb")
 
+    def parts(self) -> list["Source"]:
+        """The Parquet files of a folder in the order of their names; else this one alone."""
+        if self.data is not None or not Path(self.path).is_dir():
+            return [self]
+        found = [Source(str(path), self.format) for path in sorted(Path(self.path).glob("*.parquet"))]
+        if not found:
+            raise FileError(f"{self.path} is a folder without a file .parquet in it")
+        return found
+
     @contextmanager
     def arrow(self) -> Iterator[Any]:
         """The bytes for pyarrow: decompressed where the format is wrapped in a compression."""
@@ -61,7 +70,7 @@ def open_source(path: str, allowed: Sequence[str], what: str) -> Source:
     place = Path(path)
     if not place.exists():
         raise FileError(f"{path} does not exist: check the name of the file of {what}")
-    if not place.is_file():
+    if not place.is_file() and not (form.name == "parquet" and place.is_dir()):
         raise FileError(f"{path} is not a file: name the file of {what}, not a folder")
     if place.stat().st_size == 0:
         raise FileError(f"{path} is empty: it has to hold {what}")

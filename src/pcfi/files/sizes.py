@@ -20,7 +20,7 @@ def refuse_beyond_memory(n_bytes: int, path: str, most: int | None = None) -> No
     if n_bytes > most:
         raise TooLargeError(
             f"{path} unpacks to {size_of(n_bytes)} or more, but only {size_of(most)} of memory is available: split the "
-            "file, or leave columns out of it"
+            "file, leave columns out of it, or work within a budget, as in --memory 4GB"
         )
 
 

@@ -1,10 +1,11 @@
 """The work folder of a run: what the run is, which of its tasks are finished, and the arrays between the stages.
 
-A task is finished when its entry is in the journal, and the entry is written after the task's data is safe on disk.
-Entries appear at once or not at all, whoever is killed when; tasks can be done again at any time.
+A task is finished when its entry is in the journal, and the entry is written after the task's data. Entries appear at
+once or not at all, whoever is killed when; tasks can be done again at any time.
 """
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ class WorkFolder:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self._is_mine = not self.has("job.json")
 
     @property
     def graph(self) -> Path:
@@ -42,6 +44,7 @@ class WorkFolder:
                     f"the work folder {str(self.path)!r} belongs to another run (other {', '.join(different)}): give "
                     "the same input to go on with that run, or remove the folder, or choose another with work="
                 )
+            self._is_mine = True
             return True
         self.write("job.json", job)
         return False
@@ -66,18 +69,39 @@ class WorkFolder:
         remove(self._retired)
         remove(self.graph)
 
+    def abandon(self) -> None:
+        """Remove what this run has left, but never another run; what a worker may still be writing to stays."""
+        with suppress(OSError):
+            if self._is_mine and self.path.exists():
+                self.retire()
+            elif self._is_mine:
+                remove(self.graph)
+
     @property
     def _retired(self) -> Path:
         return self.path.with_name(f"{self.path.name}.retired")
 
+    @property
+    def n_finished(self) -> int:
+        """Tasks in the journal."""
+        return sum(1 for _ in (self.path / "journal").glob("*.json"))
+
     def record(self, stage: str, index: int, facts: dict[str, Any]) -> None:
         """Put a task into the journal."""
-        self.write(f"journal/{stage}-{index:06d}.json", facts)
+        # not forced to disk, which stalls all workers: an entry that is lost with the machine is a task done again
+        write_atomically(
+            self.path / f"journal/{stage}-{index:06d}.json",
+            lambda file: file.write(json.dumps(facts).encode()),
+            safe=False,
+        )
 
     def finished(self, stage: str) -> dict[int, dict[str, Any]]:
         """The tasks of a stage that are in the journal, with the facts they left."""
-        entries = sorted((self.path / "journal").glob(f"{stage}-*.json"))
-        return {int(entry.stem.rpartition("-")[2]): json.loads(entry.read_text()) for entry in entries}
+        texts = {entry: entry.read_text() for entry in sorted((self.path / "journal").glob(f"{stage}-*.json"))}
+        # an entry without text is what a machine leaves that went down
+        return {
+            int(entry.stem.rpartition("-")[2]): json.loads(text) for entry, text in texts.items() if text.strip("\0")
+        }
 
     def save(self, name: str, array: Array) -> None:
         """Save a small array, at once."""

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pcfi.errors import GraphError, ParameterError
+from pcfi.errors import GraphError, ParameterError, TooLargeError
 from pcfi.graphs import Graph
-from pcfi.memory import size_in_bytes
+from pcfi.memory import size_in_bytes, size_in_words
 from pcfi.progress import progress_bar
 from pcfi.scale.buckets import Buckets, write_rows
 from pcfi.scale.edges import EdgeFile, checked, count_nodes, open_edges
@@ -132,6 +132,7 @@ def build_graph(
     target: str | None = None,
     weight: Any = None,
     ids: Any = None,
+    unknown_ids: str = "error",
     directed: bool = False,
     memory: int | float | str = "2GB",
     overwrite: bool = False,
@@ -146,19 +147,23 @@ def build_graph(
     Parameters
     ----------
     edges : path of an edge file, or (2, E) array
-        .parquet, .csv, .tsv, or .npy of shape (2, E). Parquet and CSV may be any address that fsspec opens.
+        .parquet (a file, or a folder of them), .csv or .tsv (also packed, .gz or .zst), or .npy of shape (2, E).
+        Tables may be at any address that fsspec opens.
     folder : str or Path
         Where the graph goes, on a local or shared disk. Takes 4 bytes per entry (an undirected edge has two), 16 with
         weights, and 8 per node; while it is built, about twice as much.
     n_nodes : int, default=None
         Number of nodes. None takes the largest row number plus one, or the number of ids.
     source, target : str, default=None
-        Columns of an edge table. None: "source" or "src" or "from", "target" or "dst" or "to", else the first two.
+        Columns of an edge table. None: by their usual names ("source" and "target", "src" and "dst", "from" and "to"
+        and the like), else the first two of two or three.
     weight : str, path or array, default=None
         Column of an edge table (None: "weight" if there is one); for .npy edges, a .npy file or an array.
     ids : array or list, default=None
         The ids of the nodes, in the order of their rows, if the edge table names nodes by ids; they are held in memory.
         None: the edges name nodes by row numbers from 0.
+    unknown_ids : {"error", "drop"}, default="error"
+        What an edge means that names an id which no node has.
     directed : bool, default=False
         Whether values flow only from source to target.
     memory : int, float or str, default="2GB"
@@ -177,7 +182,13 @@ def build_graph(
     if final.exists() and not overwrite:
         raise ParameterError(f"{str(final)!r} exists: pass overwrite=True to replace it, or open it with open_graph")
     limit = size_in_bytes(memory, "memory")
-    file = open_edges(edges, source=source, target=target, weight=weight, ids=ids)
+    file = open_edges(edges, source=source, target=target, weight=weight, ids=ids, unknown_ids=unknown_ids)
+    if file.held > limit // 2:
+        raise TooLargeError(
+            f"mapping ids to rows takes about {size_in_words(file.held)}, more than half of a memory of "
+            f"{size_in_words(limit)}: grant more, or name nodes by row numbers"
+        )
+    limit -= file.held
     chunk = int(min(LARGEST_CHUNK, max(1 << 14, limit // 4 // CHUNK_BYTES)))
     size, wanted = (count_nodes(file, chunk), "nodes are numbered from 0") if n_nodes is None else (n_nodes, "")
     if ids is not None and n_nodes not in (None, size):
@@ -185,7 +196,11 @@ def build_graph(
     partial = final.with_name(f"{final.name}.partial")
     remove(partial)
     partial.mkdir(parents=True)
-    _build(file, partial, size, wanted or f"n_nodes is {size}", directed, chunk, limit // 2, progress)
+    try:
+        _build(file, partial, size, wanted or f"n_nodes is {size}", directed, chunk, limit // 2, progress)
+    except BaseException:
+        remove(partial)
+        raise
     remove(final)
     partial.rename(final)
     return open_graph(final)

@@ -10,17 +10,26 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pcfi.errors import FeatureError, ParameterError, StorageError, UnsupportedTypeError
+from pcfi.errors import (
+    DivergenceError,
+    FeatureError,
+    GraphError,
+    ParameterError,
+    StorageError,
+    UnreachableError,
+    UnsupportedTypeError,
+)
 from pcfi.graphs import read_graph
 from pcfi.parameters import Settings
 from pcfi.progress import compile_notice
+from pcfi.scale.edge_source import EdgeSource
 from pcfi.scale.folder import WorkFolder
-from pcfi.scale.graphs import FACTS, MappedGraph, build_graph, open_graph
+from pcfi.scale.graphs import FACTS, MappedGraph, open_graph
 from pcfi.scale.paths import full_path, is_address, suffix_of
-from pcfi.scale.plan import check_space, make_plan
+from pcfi.scale.plan import check_budget, check_space, make_plan
 from pcfi.scale.result import StoredImputation, report
 from pcfi.scale.run import Run, facts_of
-from pcfi.scale.runners import DaskRunner, LocalRunner, Runner, connect
+from pcfi.scale.runners import DaskRunner, LocalRunner, Runner, connected
 from pcfi.scale.sinks import exists, open_sink
 from pcfi.scale.stages import do_stages
 from pcfi.scale.stores import Store, open_store
@@ -40,6 +49,10 @@ def impute(
     *,
     id: str | None = None,  # noqa: A002  as it is called everywhere
     columns: Any = None,
+    source: str | None = None,
+    target: str | None = None,
+    weight: str | None = None,
+    unknown_ids: str = "error",
     known: str | Path | None = None,
     method: str = "pcfi",
     alpha: float = 0.5,
@@ -68,15 +81,19 @@ def impute(
         Nodes x channels: .npy, .zarr, or .parquet (a file, or a folder of them). Zarr and Parquet may be any address
         that fsspec opens. NaN and null are missing unless `known` is given.
     graph : path or MappedGraph
-        A folder made by `pcfi.scale.build_graph`; or an edge file that it reads, with columns "source", "target" and,
-        if there is one, "weight". Edges name nodes by row numbers, or by the ids of the column `id`.
+        A folder made by `pcfi.scale.build_graph`; or an edge file that it reads. Edges name nodes by row numbers, or by
+        the ids of the column `id`.
     result : path
         Where the filled features go: .npy, .zarr or .parquet (a folder of files; columns of Parquet features that are
-        no channels come along).
+        no channels come along, and channels without a missing cell stay as they are).
     id : str, default=None
         The column of Parquet features with the ids that an edge file names nodes by.
     columns : list of str, default=None
         The channels among the columns of Parquet features. None: all columns of numbers but `id`.
+    source, target, weight : str, default=None
+        Columns of an edge file, as in `pcfi.scale.build_graph`.
+    unknown_ids : {"error", "drop"}, default="error"
+        What an edge means that names an id which no node has.
     known : path, default=None
         Booleans of the shape of the features, True = known, in any of the formats.
     method : {"pcfi", "fp"}, default="pcfi"
@@ -98,7 +115,7 @@ def impute(
     confidence : path, default=None
         Where the confidence of every cell goes, if it is wanted ("pcfi" only).
     hops : path, default=None
-        Where the hops of every cell go, if they are wanted.
+        Where the hops of every cell go, if they are wanted; in Parquet, null where no source can reach.
     memory : int, float or str, default=None
         Bytes of private memory that a process may take in all, such as "4GB"; on a cluster, each worker. Mapped files
         are not counted: the system keeps as much of them in memory as there is room. None: 70 % of what is available
@@ -137,12 +154,14 @@ def impute(
     for name, path in results.items():
         if path is not None:
             open_sink(path, "result" if name == "values" else name, store.shape, np.float32, store.names)
-    folder = WorkFolder(_work_path(work, results["values"]))
-    cluster = None if client is None else connect(client)
-    with _kept_on_full_disk(folder):
+    folder = WorkFolder(work_path(work, results["values"]))
+    columns_of = {"source": source, "target": target, "weight": weight, "unknown_ids": unknown_ids}
+    with connected(client) as cluster, _kept_or_removed(folder):
         _refuse_existing(folder, results, overwrite)
-        built = _graph_folder(graph, folder, settings, store, id, memory)
-        run = _begin(folder, settings, store, mask, built, results)
+        check_budget(store, settings, memory, cluster)
+        edges = EdgeSource.of(graph, id, columns_of)
+        built = edges.folder(folder, store, settings, memory)
+        run = _begin(folder, settings, store, mask, built, {"results": results, "edges": edges.facts()}, id)
         plan = make_plan(run, memory, cluster)
         folder.write("plan.json", plan)
         runner: Runner = LocalRunner(run, progress=progress)
@@ -186,7 +205,8 @@ def _check_shapes(store: Store, mask: Store | None) -> None:
         raise FeatureError(f"known must hold booleans (True = known), got dtype {mask.dtype}")
 
 
-def _work_path(work: str | Path | None, result: str | None) -> Path:
+def work_path(work: str | Path | None, result: str | None) -> Path:
+    """Where a run keeps what it has finished."""
     if work is None and is_address(str(result)):
         raise ParameterError("result is an address: name a local or shared folder to work in with work=")
     path = Path(f"{result}.work" if work is None else work).absolute()
@@ -207,7 +227,8 @@ def _begin(
     store: Store,
     mask: Store | None,
     graph: Path,
-    results: dict[str, str | None],
+    more: dict[str, Any],
+    id_column: str | None,
 ) -> Run:
     """Write down what the run is, or find that it has begun already."""
     found = open_graph(graph)
@@ -215,10 +236,10 @@ def _begin(
     columns = store.names if suffix_of(store.path) == ".parquet" else None
     job = {
         "settings": facts_of(settings),
-        "features": {"path": store.path, "columns": columns, "stamp": store.stamp},
+        "features": {"path": store.path, "columns": columns, "id": id_column, "stamp": store.stamp},
         "known": mask and {"path": mask.path, "columns": None, "stamp": mask.stamp},
         "graph": {"path": str(graph), "stamp": [len(found.indices), (graph / FACTS).stat().st_mtime_ns]},
-        "results": results,
+        **more,
     }
     resumes = folder.begin(job)
     run = Run(folder)
@@ -229,32 +250,14 @@ def _begin(
     return run
 
 
-def _graph_folder(
-    graph: Any, folder: WorkFolder, settings: Settings, store: Store, id_column: str | None, memory: Any
-) -> Path:
-    """The folder of the graph; an edge file is turned into one beside the work folder, once."""
-    if isinstance(graph, MappedGraph) and graph.folder is not None:
-        return graph.folder
-    if not isinstance(graph, str | Path):
-        raise UnsupportedTypeError(
-            f"graph is a {type(graph).__qualname__}, but pcfi.scale works on files: pass the folder that "
-            "pcfi.scale.build_graph made, or the path of an edge file"
-        )
-    if not is_address(str(graph)) and not Path(graph).is_file():
-        return Path(graph).absolute()
-    built = folder.graph
-    if not folder.has("job.json") or not built.exists():
-        ids = None if id_column is None else store.column(id_column)
-        limit = "2GB" if memory is None else memory
-        n_nodes = store.shape[0] if ids is None else None
-        build_graph(graph, built, n_nodes=n_nodes, ids=ids, directed=settings.directed, memory=limit, overwrite=True)
-    return built
-
-
 @contextmanager
-def _kept_on_full_disk(folder: WorkFolder) -> Iterator[None]:
+def _kept_or_removed(folder: WorkFolder) -> Iterator[None]:
+    """Keep what is finished if the same call can go on; remove it if the input is wrong, which will not change."""
     try:
         yield
+    except (FeatureError, GraphError, UnreachableError, DivergenceError):
+        folder.abandon()
+        raise
     except OSError as error:
         if isinstance(error, StorageError) or error.errno not in NO_SPACE:
             raise

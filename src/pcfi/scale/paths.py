@@ -28,6 +28,24 @@ def suffix_of(path: str) -> str:
     return f".{name.rsplit('.', 1)[-1].lower()}" if "." in name else ""
 
 
+COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+
+
+def compression_of(path: str) -> str | None:
+    """How a text file is packed, by its suffix."""
+    return COMPRESSIONS.get(suffix_of(path))
+
+
+def table_suffix(path: str) -> str:
+    """The suffix, for text without that of its compression.
+
+    >>> table_suffix("edges.csv.gz")
+    '.csv'
+    """
+    inner = suffix_of(path.rstrip("/").removesuffix(suffix_of(path))) if compression_of(path) else suffix_of(path)
+    return "" if compression_of(path) and inner == ".parquet" else inner
+
+
 def opened(path: str) -> Any:
     """An open file to read from, wherever it is."""
     try:
@@ -38,13 +56,14 @@ def opened(path: str) -> Any:
         raise ParameterError(f"there is no file {path!r}") from None
 
 
-def write_atomically(path: Path, write: Callable[[Any], object]) -> None:
-    """Let `write` fill an open binary file, which then appears under its name at once, safe on disk."""
+def write_atomically(path: Path, write: Callable[[Any], object], *, safe: bool = True) -> None:
+    """Let `write` fill an open binary file, which then appears under its name at once, and `safe` on disk."""
     scratch = path.with_name(f".{path.name}.{uuid4().hex}.partial")
     with scratch.open("wb") as file:
         write(file)
         file.flush()
-        os.fsync(file.fileno())
+        if safe:
+            os.fsync(file.fileno())
     scratch.replace(path)
 
 

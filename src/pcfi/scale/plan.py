@@ -1,23 +1,29 @@
 """How a run is cut so that it stays within its budget of memory, and whether it can."""
 
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
+
+import numpy as np
 
 from pcfi.errors import ParameterError, StorageError, TooLargeError
 from pcfi.memory import available, size_in_bytes, size_in_words
 from pcfi.parameters import Settings
 from pcfi.scale.paths import is_address
-from pcfi.scale.run import Plan, Run
+from pcfi.scale.run import Plan, Run, shares, working_dtype
+from pcfi.scale.stores import Store
 from pcfi.solvers import FixedSteps, UntilSettled
 
-RANGES = 64
+RANGES = 64  # of rows, at most
+RANGE_BYTES = 1 << 24  # of features that are worth a task of their own
+FEW_RANGES = 8
 SMALLEST_RANGE = 1024  # rows; ranges begin at multiples of it, so that no two share a page of a panel
 CHUNK_BYTES = 1 << 26  # of rows held at a time
 PROCESS_BYTES = 260_000_000  # Python, numpy, numba and the compiled kernels, with some room
 WORKER_BYTES = 360_000_000  # the same in a Dask worker
+READING = 3  # times a row group: as it stands in the file, decoded, and as rows
 SHARE_OF_AVAILABLE = 0.7
 TREE_SUMS = 7  # channels x channels sums alive at a time: a path of the tree, the part being added, its product
 
@@ -86,29 +92,44 @@ def private_memory() -> int:
 
 def make_plan(run: Run, memory: Any, cluster: Any = None) -> dict[str, Any]:
     """The plan of a run as facts; raises `TooLargeError` if the budget does not suffice."""
-    budget = _budget(memory, cluster)
-    threads = _threads(cluster)
-    base = WORKER_BYTES if cluster is not None else max(PROCESS_BYTES, private_memory() + PROCESS_BYTES // 2)
+    budget, base, threads = _budget(memory, cluster), _base(cluster), _threads(cluster)
     first = size_of(run, threads)
-    reading = 3 * run.store.largest_read  # as it stands in the file, decoded, and as rows
-    if reading and base + reading > budget:
-        raise TooLargeError(
-            f"the row groups or chunks of {run.store.path!r} take {size_in_words(reading)} to read, too much for a "
-            f"memory of {size_in_words(budget)}: grant more, or write the file in smaller ones"
-        )
-    needed = max(diffuse_bytes(first, run.settings), hops_bytes(first))
-    if base + needed > budget:
-        raise TooLargeError(
-            f"{run.n_nodes:,} nodes and {len(run.graph.indices):,} entries need about {size_in_words(base + needed)} "
-            f"of private memory, whatever the number of channels, but memory is {size_in_words(budget)}: "
-            + _advice(run.settings)
-        )
+    refuse_small_budget(run.store, first, run.settings, budget, base)
+    reading = READING * run.store.largest_read
     spare = budget - base - reading
     chunk = max(64, min(CHUNK_BYTES, spare // 4) // row_bytes(first))
     searches = max(1, min(threads, spare // max(1, hops_bytes(first))))
-    range_rows = -(-run.n_nodes // RANGES // SMALLEST_RANGE) * SMALLEST_RANGE
-    plan = Plan(max(SMALLEST_RANGE, range_rows), int(min(chunk, run.n_nodes)), int(searches), uuid4().hex)
+    plan = Plan(_range_rows(run), int(min(chunk, run.n_nodes)), int(searches), uuid4().hex)
     return {**asdict(plan), "budget": budget, "base": base, "threads": threads}
+
+
+def _range_rows(run: Run) -> int:
+    """Rows of a range, from the size of the features alone: a call that resumes must find the same ranges."""
+    n_ranges = min(RANGES, max(FEW_RANGES, run.n_nodes * run.n_channels * run.dtype.itemsize // RANGE_BYTES))
+    return max(1, -(-run.n_nodes // n_ranges // SMALLEST_RANGE)) * SMALLEST_RANGE
+
+
+def check_budget(store: Store, settings: Settings, memory: Any, cluster: Any) -> None:
+    """Raise `TooLargeError` if the budget does not suffice whatever the graph is."""
+    threads = _threads(cluster)
+    size = _first_size(store.shape, working_dtype(store.dtype), settings, 0, settings.directed, threads)
+    refuse_small_budget(store, size, settings, _budget(memory, cluster), _base(cluster))
+
+
+def refuse_small_budget(store: Store, size: Size, settings: Settings, budget: int, base: int) -> None:
+    """Raise `TooLargeError` if reading, hops or diffusion take more than the budget."""
+    needed = max(diffuse_bytes(size, settings), hops_bytes(size))
+    if base + needed > budget:
+        raise TooLargeError(
+            f"{size.n_nodes:,} nodes need about {size_in_words(base + needed)} of private memory, whatever the number "
+            f"of channels, but memory is {size_in_words(budget)}: {_advice(settings)}"
+        )
+    reading = READING * store.largest_read
+    if reading and base + reading > budget:
+        raise TooLargeError(
+            f"the row groups or chunks of {store.path!r} take {size_in_words(reading)} to read, too much for a "
+            f"memory of {size_in_words(budget)}: grant more, or write the file in smaller ones"
+        )
 
 
 def _advice(settings: Settings) -> str:
@@ -131,6 +152,11 @@ def _budget(memory: Any, cluster: Any) -> int:
     return int(there * SHARE_OF_AVAILABLE)
 
 
+def _base(cluster: Any) -> int:
+    """Bytes that a process takes before it does anything."""
+    return WORKER_BYTES if cluster is not None else max(PROCESS_BYTES, private_memory() + PROCESS_BYTES // 2)
+
+
 def _threads(cluster: Any) -> int:
     if cluster is not None:
         workers = cluster.scheduler_info(n_workers=-1)["workers"].values()
@@ -143,22 +169,39 @@ def _threads(cluster: Any) -> int:
 def size_of(run: Run, threads: int) -> Size:
     """The size of a run as far as it is known: as many patterns and sharing channels as there can be before that."""
     surveyed, searched = run.folder.has("channels-n_known.npy"), run.folder.has("layout.json")
-    wide = isinstance(run.settings.solver, UntilSettled) and run.settings.solver.rtol < 1e-5
     sources = 0
     if searched and any(len(panel) > 16 for panel in run.layout.panels):
         widest = max(run.layout.panels, key=len)
         sources = int(run.channels.n_known[widest[0]])
-    return Size(
-        n_nodes=run.n_nodes,
-        n_entries=len(run.graph.indices),
-        n_channels=run.n_channels,
-        n_patterns=run.n_patterns if surveyed else run.n_channels,
-        itemsize=run.dtype.itemsize,
-        width=8 if wide else run.dtype.itemsize,
-        code=run.hops.codes.itemsize if run.folder.has("hops.json") else 1,
-        by_sweeps=isinstance(run.settings.solver, UntilSettled) and run.graph.directed,
+    size = _first_size(
+        run.store.shape, run.dtype, run.settings, len(run.graph.indices), bool(run.graph.directed), threads
+    )
+    return replace(
+        size,
+        n_patterns=run.n_patterns if surveyed else size.n_patterns,
+        code=run.hops.codes.itemsize if run.folder.has("hops.json") else size.code,
         n_influence=sources,
-        n_sharers=len(run.layout.sharers) if searched else run.n_channels if run.shares else 0,
+        n_sharers=len(run.layout.sharers) if searched else size.n_sharers,
+    )
+
+
+def _first_size(
+    shape: tuple[int, int], dtype: np.dtype[Any], settings: Settings, n_entries: int, directed: bool, threads: int
+) -> Size:
+    """The size of a run of which nothing is known but its shape: every channel has its own pattern, and shares."""
+    settles = isinstance(settings.solver, UntilSettled)
+    wide = isinstance(settings.solver, UntilSettled) and settings.solver.rtol < 1e-5
+    return Size(
+        n_nodes=shape[0],
+        n_entries=n_entries,
+        n_channels=shape[1],
+        n_patterns=shape[1],
+        itemsize=dtype.itemsize,
+        width=8 if wide else dtype.itemsize,
+        code=1,
+        by_sweeps=settles and directed,
+        n_influence=0,
+        n_sharers=shape[1] if shares(settings) else 0,
         threads=threads,
     )
 

@@ -20,13 +20,14 @@ from pcfi.parameters import Settings
 from pcfi.problem import Channels, Problem
 from pcfi.scale.folder import WorkFolder
 from pcfi.scale.graphs import open_graph
-from pcfi.scale.sinks import Sink, open_sink
+from pcfi.scale.sinks import ParquetSink, Sink, open_sink
 from pcfi.scale.stores import ParquetStore, Store, open_store
 from pcfi.solvers import FixedSteps, UntilSettled
 
 Array = npt.NDArray[Any]
 
 PATTERNS = 64  # that are searched at once
+ROWS_IN_CACHE = 8192
 LARGEST_INTEGER = 2**53
 
 
@@ -61,6 +62,11 @@ class Layout:
     sharers: Array
     factored: bool
 
+    @property
+    def places(self) -> list[slice | Array]:
+        """Where the channels of each panel stand in a row."""
+        return [as_slice(panel) for panel in self.panels]
+
 
 class Run:
     """One run of `pcfi.scale.impute`."""
@@ -74,6 +80,7 @@ class Run:
         if job["known"] is not None:
             self.known = open_store(job["known"]["path"], "known", job["known"]["columns"], boolean=True)
         self.graph: Graph = open_graph(job["graph"]["path"])
+        self.id: str | None = job["features"]["id"]
         self.results: dict[str, str | None] = job["results"]
         self.n_nodes, self.n_channels = self.store.shape
         self.dtype = working_dtype(self.store.dtype)
@@ -110,6 +117,23 @@ class Run:
             return _Masks(None)
         return _Masks(rows for _, rows in self.known.chunks(*self.range_of(index), self.plan.chunk_rows))
 
+    def batches(self, index: int) -> Iterator[tuple[int, int, Any]]:
+        """Some rows of a range at a time: number of the first, how many, and the record batch that holds them, if any.
+
+        There is none if features do not come from Parquet.
+        """
+        if not isinstance(self.store, ParquetStore):
+            yield from self.pieces(index)
+            return
+        for start, batch in self.store.batches(*self.range_of(index), self.plan.chunk_rows, None):
+            yield start, batch.num_rows, batch
+
+    def pieces(self, index: int) -> Iterator[tuple[int, int, None]]:
+        """The same without record batches."""
+        first, last = self.range_of(index)
+        for start in range(first, last, self.plan.chunk_rows):
+            yield start, min(self.plan.chunk_rows, last - start), None
+
     def chunks_with_batches(self, index: int) -> Iterator[tuple[int, Array, Array, Any]]:
         """Like `chunks`, with the record batch that the rows came in if they come from Parquet, else None."""
         if not isinstance(self.store, ParquetStore):
@@ -117,9 +141,15 @@ class Run:
                 yield start, values, mask, None
             return
         masks = self._masks(index)
-        for start, batch in self.store.batches(*self.range_of(index), self.plan.chunk_rows, None):
+        for start, _, batch in self.batches(index):
             values = self.as_values(start, self.store.rows_of(batch))
             yield start, values, masks.take(len(values)), batch
+
+    def named(self, batch: Any) -> Any:
+        """The ids and channels of a record batch; None if there are no ids."""
+        if batch is None or self.id is None:
+            return None
+        return batch.select([name for name in batch.schema.names if name == self.id or name in set(self.store.names)])
 
     def as_values(self, start: int, raw: Array) -> Array:
         """Rows in the dtype of the arithmetic."""
@@ -163,10 +193,13 @@ class Run:
     def codes_of(self, patterns: Array) -> Array:
         """Hops of all nodes in the given patterns."""
         codes = np.empty((self.n_nodes, len(patterns)), dtype=self.hops.codes.dtype)
-        for k, pattern in enumerate(patterns):
-            group, column = divmod(int(pattern), PATTERNS)
+        groups, columns = np.divmod(patterns, PATTERNS)
+        for group in np.unique(groups).tolist():
             found = self.folder.map(f"hops-{group}.raw", (self.n_nodes, self._width(group)), self._code_dtypes[group])
-            codes[:, k] = _widened(found[:, column], codes.dtype)
+            here, there = as_slice(np.flatnonzero(groups == group)), as_slice(columns[groups == group])
+            for first in range(0, self.n_nodes, ROWS_IN_CACHE):
+                rows = slice(first, first + ROWS_IN_CACHE)
+                codes[rows, here] = _widened(found[rows, there], codes.dtype)
         return codes
 
     def codes_at(self, first: int, last: int) -> Array:
@@ -204,7 +237,7 @@ class Run:
     @property
     def shares(self) -> bool:
         """Whether there is a second stage."""
-        return self.settings.method == "pcfi" and self.settings.beta > 0 and self.settings.alpha < 1
+        return shares(self.settings)
 
     @cached_property
     def varying(self) -> Array:
@@ -217,6 +250,11 @@ class Run:
         facts = self.folder.read("layout.json")
         panels = [np.array(panel, dtype=np.int64) for panel in facts["panels"]]
         return Layout(panels, np.array(facts["sharers"], dtype=np.int64), facts["factored"])
+
+    @cached_property
+    def in_panels(self) -> bool:
+        """Whether the panels hold every cell once they are filled, so that features need not be read again."""
+        return sum(map(len, self.layout.panels)) == self.n_channels and not self.layout.factored
 
     @property
     def arithmetic(self) -> np.dtype[Any]:
@@ -231,11 +269,18 @@ class Run:
             "confidence": self.dtype,
             "hops": np.int32,
         }
-        return {
-            name: open_sink(path, name, self.store.shape, dtypes[name], self.store.names)
+        names = self.store.names
+        if not isinstance(self.store, ParquetStore):  # as tables are made of arrays everywhere
+            names = [f"channel_{name}" for name in names]
+        found = {
+            name: open_sink(path, name, self.store.shape, dtypes[name], names)
             for name, path in self.results.items()
             if path is not None
         }
+        if isinstance(found["values"], ParquetSink) and self.folder.has("channels-n_known.npy"):
+            complete = np.flatnonzero(self.channels.n_known == self.n_nodes)
+            found["values"].kept = frozenset(self.store.names[k] for k in complete)
+        return found
 
 
 class _Masks:
@@ -255,6 +300,13 @@ class _Masks:
         return np.ascontiguousarray(taken)
 
 
+def as_slice(numbers: Array) -> slice | Array:
+    """The same numbers as a slice if they follow each other: numpy copies that several times as fast."""
+    if len(numbers) and np.array_equal(numbers, np.arange(numbers[0], numbers[0] + len(numbers))):
+        return slice(int(numbers[0]), int(numbers[0]) + len(numbers))
+    return numbers
+
+
 def _widened(codes: Array, dtype: np.dtype[Any]) -> Array:
     """Codes in a wider integer; the largest one, which means unreachable, stays the largest."""
     if codes.dtype == dtype:
@@ -262,6 +314,11 @@ def _widened(codes: Array, dtype: np.dtype[Any]) -> Array:
     wide = codes.astype(dtype)
     wide[codes == np.iinfo(codes.dtype).max] = np.iinfo(dtype).max
     return wide
+
+
+def shares(settings: Settings) -> bool:
+    """Whether channels share with each other."""
+    return bool(settings.method == "pcfi" and settings.beta > 0 and settings.alpha < 1)
 
 
 def working_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -185,9 +185,21 @@ class DaskRunner:
             raise
 
 
+@contextmanager
+def connected(client: Any) -> Iterator[Any]:
+    """The client, one of the scheduler at this address that is closed in the end, or None."""
+    found = None if client is None else connect(client)
+    try:
+        yield found
+    finally:
+        if isinstance(client, str) and found is not None:
+            found.close()
+
+
 def connect(client: Any) -> Any:
     """The client itself, or one of the scheduler at this address."""
     distributed = load("distributed", "a cluster", "scale")
+    asked = client
     if isinstance(client, str):
         try:
             client = distributed.Client(client, timeout=PATIENCE, set_as_default=False)
@@ -198,5 +210,7 @@ def connect(client: Any) -> Any:
     try:
         client.wait_for_workers(1, timeout=PATIENCE)
     except TimeoutError:
+        if asked is not client:
+            client.close()
         raise ClusterError(f"no worker came to the cluster within {PATIENCE}: start some") from None
     return client

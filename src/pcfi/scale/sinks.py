@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pcfi.errors import ParameterError
+from pcfi.hops import UNREACHABLE
 from pcfi.optional import load
 from pcfi.scale.paths import is_address, remove, reserve, suffix_of
 
@@ -144,7 +145,15 @@ class _Gathered:
 
 
 class ParquetSink(Sink):
-    """A folder of Parquet files, one per range; columns that are no channels come along from Parquet features."""
+    """A folder of Parquet files, one per range; columns that are no channels come along from Parquet features.
+
+    Attributes
+    ----------
+    kept : frozenset of str or None
+        Channels that come along, too, while the others are as wide as they were; None: all are new.
+    """
+
+    kept: frozenset[str] | None = None
 
     def create(self, range_rows: int) -> None:  # noqa: ARG002
         """Make the empty folder."""
@@ -193,11 +202,27 @@ class ParquetSink(Sink):
         """The batch with the rows in the place of its channels; without a batch, the rows alone."""
         import pyarrow as pa
 
+        if batch is None:
+            return pa.record_batch({name: self._column(rows[:, k], None) for k, name in enumerate(self.names)})
+        places = {name: k for k, name in enumerate(self.names) if name not in (self.kept or ())}
         columns = {
-            name: pa.array(np.ascontiguousarray(rows[:, k], dtype=self.dtype)) for k, name in enumerate(self.names)
+            field.name: self._column(rows[:, places[field.name]], field.type)
+            if field.name in places
+            else batch.column(field.name)
+            for field in batch.schema
         }
-        order = self.names if batch is None else batch.schema.names
-        return pa.record_batch({name: columns[name] if name in columns else batch.column(name) for name in order})
+        made = pa.record_batch(columns)
+        return made.replace_schema_metadata(batch.schema.metadata)
+
+    def _column(self, values: Array, before: Any) -> Any:
+        """Values as a column; unreachable hops are null."""
+        import pyarrow as pa
+
+        if self.dtype.kind == "i":
+            return pa.array(np.ascontiguousarray(values, dtype=self.dtype), mask=values == UNREACHABLE)
+        keeps = self.kept is not None and before is not None and pa.types.is_floating(before)
+        dtype = np.dtype(before.to_pandas_dtype()) if keeps else self.dtype
+        return pa.array(np.ascontiguousarray(values, dtype=dtype))
 
 
 def open_sink(path: Any, what: str, shape: tuple[int, int], dtype: npt.DTypeLike, names: list[str]) -> Sink:

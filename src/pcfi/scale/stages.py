@@ -1,5 +1,6 @@
 """The stages of a run in their order, and what is gathered between them."""
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,7 @@ import numpy.typing as npt
 from pcfi.channels import mixing_of
 from pcfi.diffusion import Outcome, active_channels, routes_of
 from pcfi.diffusion.job import Job
+from pcfi.errors import counted
 from pcfi.filling import refuse_unreachable
 from pcfi.problem import group_by_key
 from pcfi.scale.plan import check_layout
@@ -18,27 +20,36 @@ from pcfi.scale.runners import Runner
 from pcfi.scale.tasks import SUM_GROUPS, sharing_of
 
 Array = npt.NDArray[Any]
+LOG = logging.getLogger("pcfi.scale")
 
 
 def do_stages(run: Run, runner: Runner) -> Outcome:
     """All stages in their order; those that are in the journal take no time."""
-    runner.run("survey", run.n_ranges)
+    _do(run, runner, "survey", run.n_ranges)
     _once(run, "channels-n_known.npy", _gather_survey)
-    runner.run("hops", -(-run.n_patterns // PATTERNS), run.plan.searches)
+    _do(run, runner, "hops", -(-run.n_patterns // PATTERNS), run.plan.searches)
     _once(run, "hops.json", _gather_hops)
     refuse_unreachable(run.hops.unreachable_cells, run.outline, run.settings)
     _once(run, "layout.json", _lay_out)
     check_layout(run)
-    runner.run("split", run.n_ranges)
-    runner.run("diffuse", len(run.layout.panels))
+    _do(run, runner, "split", run.n_ranges)
+    _do(run, runner, "diffuse", len(run.layout.panels))
     entries = run.folder.finished("diffuse").values()
     if len(run.layout.sharers) > 1 and not any(entry["factored"] for entry in entries):
         _once(run, "mixing.npy", lambda run: _mix(run, runner))
     _once(run, "sinks.json", _make_sinks)
-    runner.run("write", run.n_ranges)
+    _do(run, runner, "write", run.n_ranges)
     for sink in run.sinks().values():
         sink.finish()
     return Outcome.worst([Outcome(entry["steps"], entry["residual"]) for entry in entries])
+
+
+def _do(run: Run, runner: Runner, stage: str, count: int, at_once: int = 1) -> None:
+    """Do the tasks of a stage that are left, and log how long it took."""
+    before, begin = len(run.folder.finished(stage)), time.perf_counter()
+    runner.run(stage, count, at_once)
+    earlier = f", {before:,} of them before" if before else ""
+    LOG.info("%s: %s%s, %.1f s", stage, counted(count, "task"), earlier, time.perf_counter() - begin)
 
 
 def _once(run: Run, name: str, make: Callable[[Run], None]) -> None:
@@ -55,8 +66,8 @@ def _gather_survey(run: Run) -> None:
     low[n_known == 0] = high[n_known == 0] = 0
     mean = np.clip(np.sum([part[3] for part in parts], axis=0) / np.maximum(n_known, 1), low, high)
     keys = np.zeros(run.n_channels, dtype=np.uint64)
-    for index in range(run.n_ranges):
-        keys += run.folder.load(f"keys-{index}.npy")
+    for part in parts:
+        keys += part[4].view(np.uint64)
     patterns, representatives = group_by_key(keys)
     low, high = low.astype(run.dtype), high.astype(run.dtype)
     found = {"low": low, "high": high, "mean": mean, "patterns": patterns, "representatives": representatives}
@@ -126,7 +137,9 @@ def _mix(run: Run, runner: Runner) -> None:
     units, counts = run.channels.magnitude[sharers], run.sums[1][sharers]
     with np.errstate(over="ignore", invalid="ignore"):
         mixing = mixing_of(scatter, units / np.sqrt(np.maximum(counts, 1)), sharing_of(run)).astype(run.dtype)
-    run.folder.record("sums", 0, {"seconds": time.perf_counter() - begin})
+    seconds = time.perf_counter() - begin
+    run.folder.record("sums", 0, {"seconds": seconds})
+    LOG.info("sums: %.1f s", seconds)
     run.folder.save("mixing.npy", mixing)
 
 

@@ -1,15 +1,18 @@
 """Features in files, read some rows at a time: .npy (mapped), Zarr, Parquet."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pcfi.errors import FeatureError, ParameterError, UnsupportedTypeError
+from pcfi.errors import FeatureError, ParameterError, TooLargeError, UnsupportedTypeError
+from pcfi.memory import size_in_words
 from pcfi.optional import load
 from pcfi.scale.paths import full_path, is_address, suffix_of
+from pcfi.tables import is_number
 
 Array = npt.NDArray[Any]
 
@@ -46,8 +49,8 @@ class Store:
         """Rows `first` to `last`, at most `size` at a time, each part with the number of its first row."""
         raise NotImplementedError
 
-    def column(self, name: str) -> Any:
-        """All of one column, as a pyarrow array; only Parquet has names."""
+    def column(self, name: str, most: int) -> Any:  # noqa: ARG002
+        """All of one column, as a pyarrow array of at most so many bytes; only Parquet has names."""
         raise ParameterError(f"id={name!r} names a column of Parquet features, but features is {self.path!r}")
 
 
@@ -117,8 +120,12 @@ class ParquetStore(Store):
         narrow = all(dtype.kind == "f" and dtype.itemsize <= 4 for dtype in dtypes)
         dtype = np.bool_ if boolean else np.float32 if narrow else np.float64
         shape = (sum(part.num_rows for part in facts), len(names))
-        super().__init__(path, shape, dtype, [[part.num_rows, part.serialized_size] for part in facts])
+        stamp = [
+            [part.num_rows, part.serialized_size, _modified(file)] for part, file in zip(facts, files, strict=True)
+        ]
+        super().__init__(path, shape, dtype, stamp)
         self.names = names
+        self.schema = schema
         groups = (part.row_group(k).total_byte_size for part in facts for k in range(part.num_row_groups))
         self.largest_read = max(groups, default=0)
 
@@ -131,19 +138,41 @@ class ParquetStore(Store):
         """The channels of a record batch as an array."""
         rows = np.empty((batch.num_rows, len(self.names)), dtype=self.dtype)
         for k, name in enumerate(self.names):
-            rows[:, k] = batch.column(name).to_numpy(zero_copy_only=False)
+            rows[:, k] = self._plain(batch.column(name), name).to_numpy(zero_copy_only=False)
         return rows
 
-    def column(self, name: str) -> Any:
+    def _plain(self, column: Any, name: str) -> Any:
+        """A column that numpy takes as it is: flags without nulls, or floats."""
+        import pyarrow as pa
+
+        if self.dtype == np.bool_:
+            return column.fill_null(False)
+        if pa.types.is_floating(column.type):
+            return column
+        try:
+            return column.cast(pa.float64())
+        except pa.ArrowInvalid:
+            raise FeatureError(
+                f"the column {name!r} holds integers beyond 2^53, which float64 cannot tell apart: leave it out of "
+                "columns=, or name it as id= if it is one"
+            ) from None
+
+    def column(self, name: str, most: int) -> Any:
         """All of one column."""
         import pyarrow as pa
 
-        n_rows = self.shape[0]
-        try:
-            parts = [batch.column(name) for _, batch in self.batches(0, n_rows, 1 << 20, [name])]
-        except KeyError:
-            raise ParameterError(f"id must be a column of the features, got {name!r}") from None
-        return pa.chunked_array(parts)
+        if name not in self.schema.names:
+            raise ParameterError(f"id must be a column of the features, got {name!r}")
+        parts, size = [], 0
+        for _, batch in self.batches(0, self.shape[0], 1 << 20, [name]):
+            parts.append(batch.column(name))
+            size += parts[-1].nbytes
+            if size > most:
+                raise TooLargeError(
+                    f"the column {name!r} of {self.path!r} takes more than {size_in_words(most)}, too much for the "
+                    "memory that was granted: grant more, or name nodes by row numbers"
+                )
+        return pa.chunked_array(parts, type=None if parts else self.schema.field(name).type)
 
     def batches(self, first: int, last: int, size: int, names: list[str] | None) -> Iterator[tuple[int, Any]]:
         """Record batches of the named columns, or of all of them."""
@@ -151,7 +180,7 @@ class ParquetStore(Store):
 
         start = 0
         for path in parquet_files(self.path):
-            with pq.ParquetFile(_parquet_input(path), pre_buffer=False) as file:
+            with clear_reading(path), pq.ParquetFile(_parquet_input(path), pre_buffer=False) as file:
                 for group in range(file.num_row_groups):
                     end = start + file.metadata.row_group(group).num_rows
                     if start < last and end > first:
@@ -184,21 +213,34 @@ def _parquet_input(path: str) -> Any:
     return load("fsspec", "an address", "scale").open(path, "rb").open() if is_address(path) else path
 
 
+def _modified(path: str) -> int:
+    return 0 if is_address(path) else Path(path).stat().st_mtime_ns
+
+
 def _parquet_facts(path: str) -> Any:
-    pyarrow = load("pyarrow", "reading Parquet", "scale")
+    load("pyarrow", "reading Parquet", "scale")
     import pyarrow.parquet as pq
 
-    try:
+    with clear_reading(path):
         return pq.read_metadata(_parquet_input(path))
-    except pyarrow.ArrowInvalid as error:
-        raise FeatureError(f"{path!r} cannot be read as Parquet: {error}") from None
+
+
+@contextmanager
+def clear_reading(path: str) -> Iterator[None]:
+    """Whatever pyarrow raises on a bad file, as one error that names the file."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise FeatureError(f"{path!r} cannot be read as Parquet: {' '.join(str(error).split())}") from None
 
 
 def _columns(schema: Any, wanted: Any, path: str, boolean: bool) -> list[str]:
-    import pyarrow.types as types
+    from pyarrow import types
 
     def fits(kind: Any) -> bool:
-        return bool(types.is_boolean(kind) if boolean else types.is_floating(kind) or types.is_integer(kind))
+        return bool(types.is_boolean(kind) or (not boolean and is_number(kind)))
 
     what = "booleans" if boolean else "numbers"
     fitting = [field.name for field in schema if fits(field.type)]

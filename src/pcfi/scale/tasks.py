@@ -8,7 +8,7 @@ sums      some ranges of rows -> their part of the scatter of the channels that 
 write     a range of rows -> its part of the results
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain
@@ -24,13 +24,12 @@ from pcfi.filling import refuse_divergence
 from pcfi.hops import Hops, count_hops
 from pcfi.problem import Channels
 from pcfi.scale.folder import flush
-from pcfi.scale.run import PATTERNS, Run
+from pcfi.scale.run import PATTERNS, ROWS_IN_CACHE, Run
 
 Array = npt.NDArray[Any]
 Entry = dict[str, Any]
 
 WORD = 64  # known flags in one number
-ROWS_IN_CACHE = 8192
 SUM_GROUPS = 16  # of ranges, whose sums are added up in a tree
 FACTORS = ("known", "shift", "bounds", "mean", "received")
 
@@ -53,8 +52,8 @@ def survey(run: Run, index: int) -> Entry:
         _refuse_non_finite(run, start, values, mask, facts)
         known = mask if len(mask) else values == values
         run.folder.write_columns("known.raw", start, _packed(known), run.n_nodes)
-    run.folder.save(f"survey-{index}.npy", np.stack([fact.astype(np.float64) for fact in facts[:4]]))
-    run.folder.save(f"keys-{index}.npy", facts.key)
+    rows = [fact.astype(np.float64) for fact in facts[:4]]
+    run.folder.save(f"survey-{index}.npy", np.stack([*rows, facts.key.view(np.float64)]))
     return {}
 
 
@@ -113,8 +112,8 @@ def split(run: Run, index: int) -> Entry:
     for start, values, mask in run.chunks(index):
         rows = _start(run, values, mask)
         run.check_owner()
-        for number, panel in enumerate(run.layout.panels):
-            run.folder.write_rows(f"panel-{number}.raw", start, np.ascontiguousarray(rows[:, panel]))
+        for number, place in enumerate(run.layout.places):
+            run.folder.write_rows(f"panel-{number}.raw", start, np.ascontiguousarray(rows[:, place]))
     return {}
 
 
@@ -190,18 +189,29 @@ def sums(run: Run, index: int) -> Array:
     units = run.channels.magnitude[sharers]
     scatter = np.zeros((len(sharers), len(sharers)))
     groups = np.array_split(np.arange(run.n_ranges), min(SUM_GROUPS, run.n_ranges))
-    for start, values, mask in chain.from_iterable(map(run.chunks, groups[index].tolist())):
-        rows = _filled(run, start, _start(run, values, mask))
+    for start, raw, _ in chain.from_iterable(_rows(run, number, batches=False) for number in groups[index].tolist()):
+        rows = _filled(run, start, raw)
         exchange = _exchange(run, rows, run.codes_at(start, start + len(rows)))
         part = exchange.deviations(slice(None), exchange.reachable, 1 / units)
         scatter += part.T @ part
     return scatter
 
 
+def _rows(run: Run, index: int, *, batches: bool = True) -> Iterator[tuple[int, Array, Any]]:
+    """Rows of a range as they start, with their record batch if wanted; mere room if the panels hold them all."""
+    if run.in_panels:
+        for start, count, batch in run.batches(index) if batches else run.pieces(index):
+            yield start, np.empty((count, run.n_channels), dtype=run.dtype), batch
+        return
+    for start, values, mask, batch in run.chunks_with_batches(index):
+        yield start, _start(run, values, mask), batch
+
+
 def _filled(run: Run, start: int, rows: Array) -> Array:
     """Rows of the filled features: the panels put in their places."""
-    for number, panel in enumerate(run.layout.panels):
-        rows[:, panel] = run.folder.read_rows(f"panel-{number}.raw", start, start + len(rows), len(panel), run.dtype)
+    end = start + len(rows)
+    for number, (panel, place) in enumerate(zip(run.layout.panels, run.layout.places, strict=True)):
+        rows[:, place] = run.folder.read_rows(f"panel-{number}.raw", start, end, len(panel), run.dtype)
     return rows
 
 
@@ -219,17 +229,17 @@ def write(run: Run, index: int) -> Entry:
     refine = _refining(run)
     with ExitStack() as stack:
         writers = {name: stack.enter_context(sink.range(index)) for name, sink in sinks.items()}
-        for start, values, mask, batch in run.chunks_with_batches(index):
-            codes = run.codes_at(start, start + len(values))
-            rows = _start(run, values, mask)
+        for start, rows, batch in _rows(run, index):
+            codes = run.codes_at(start, start + len(rows))
             refine(start, rows, codes)
             _place_unreachable(run, rows, codes)
             writers["values"](start, _restored(rows, sinks["values"].dtype), batch)
             found = Hops(codes, run.hops.n_levels, run.hops.n_unreachable, run.channels.patterns)
+            named = run.named(batch)
             if "confidence" in writers:
-                writers["confidence"](start, found.confidence(run.settings.alpha, run.dtype), None)
+                writers["confidence"](start, found.confidence(run.settings.alpha, run.dtype), named)
             if "hops" in writers:
-                writers["hops"](start, found.expand(), None)
+                writers["hops"](start, found.expand(), named)
     return {}
 
 

@@ -1,0 +1,66 @@
+"""What `pcfi impute` writes and where, checked before any work is done."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pcfi.errors import FileError, ParameterError
+from pcfi.files.formats import OUTPUT_FORMATS, STANDARD, STREAM_FORMATS, Format, format_of
+from pcfi.files.writing import check_output
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What is to be written, and where."""
+
+    values: str
+    stream_format: str
+    confidence: str | None
+    confidence_columns: bool
+    hops: str | None
+    report: str | None
+    facts: str | None
+    force: bool
+
+    def tables(self) -> dict[str, str]:
+        """The files of tables, by what they hold."""
+        named = {"values": self.values, "confidence": self.confidence, "hops": self.hops}
+        return {what: path for what, path in named.items() if path is not None}
+
+    def check(self) -> dict[str, Format]:
+        """Refuse what cannot be written before any work is done; formats by what is written."""
+        for path in self._paths():
+            check_output(path, force=self.force)
+        return {what: self._format(path) for what, path in self.tables().items()}
+
+    def check_stored(self, *, resumes: bool) -> None:
+        """The same for what `pcfi.scale` writes; a run that goes on may find some of its own results."""
+        from pcfi.scale.paths import is_address, suffix_of
+        from pcfi.scale.sinks import SUFFIXES
+
+        for path in self._paths():
+            if suffix_of(path) not in SUFFIXES:
+                raise ParameterError(
+                    "with --memory or --cluster an output ends in .parquet (a folder of files), .npy or .zarr, got "
+                    f"{path}"
+                )
+            if is_address(path):
+                continue
+            place = Path(path)
+            check_output(str(place.with_name(f"{place.name}.partial")), force=True)  # that its folder can be written to
+            if place.exists() and not self.force and not resumes:
+                raise FileError(f"{path} exists already: choose another name, or overwrite it with --force")
+
+    def _paths(self) -> list[str]:
+        """Everything that is written."""
+        paths = [path for path in (*self.tables().values(), self.report, self.facts) if path is not None]
+        twice = [path for path in paths if paths.count(path) > 1]
+        if twice:
+            raise ParameterError(f"two outputs would go to {twice[0]}: give each a name of its own")
+        return paths
+
+    def _format(self, path: str) -> Format:
+        if path != STANDARD:
+            return format_of(path, OUTPUT_FORMATS, "the output")
+        if self.stream_format not in STREAM_FORMATS:
+            raise ParameterError(f"--to must be one of {', '.join(STREAM_FORMATS)}, got {self.stream_format!r}")
+        return Format(self.stream_format)
