@@ -37,7 +37,7 @@ def evaluation():
     rng = np.random.default_rng(1)
     features = hidden_at(rng, smooth(rng))
     methods = {"mean": {"method": "mean"}, "paper": {"alpha": 0.5, "beta": 0.1}, "tuned": {}}
-    return features, pcfi.evaluate(features, ring(200), methods=methods, folds=3)
+    return features, pcfi.evaluate(features, ring(200), methods=methods)
 
 
 def test_an_evaluation_finds_the_better_method_and_adds_up(evaluation):
@@ -96,7 +96,7 @@ def test_errors_in_deviations_do_not_depend_on_the_scales_of_channels():
     for one, other in zip(*(each.methods for each in found), strict=True):
         assert one.scores["rmse"] == pytest.approx(other.scores["rmse"], rel=1e-6)
     spread = np.nanstd(features, axis=0)
-    plain = pcfi.evaluate(features, ring(200), methods="mean", folds=2)
+    plain = pcfi.evaluate(features, ring(200), methods="mean", folds=2, unit="data")
     errors = found[0].by_channel["mean"] * spread
     assert errors == pytest.approx(plain.by_channel["mean"])
     assert "standard deviations" in repr(found[0])
@@ -122,6 +122,19 @@ def test_a_complete_table_can_be_evaluated_too():
     found = pcfi.evaluate(values, ring(200), methods=("mean", "fp"), folds=5)
     assert found.n_hidden == values.size
     assert found.best == "fp"
+
+
+def test_numbers_of_a_printed_evaluation_do_not_touch():
+    rng = np.random.default_rng(6)
+    found = pcfi.evaluate(hidden_at(rng, smooth(rng)) * 1e4, ring(200), methods=("neighbors", "mean"), unit="data")
+    lines = repr(found).splitlines()
+    rows = lines[lines.index(next(line for line in lines if "RMSE by hops" in line)) + 1 :]
+    assert [len(row.split()) for row in rows[:2]] == [1 + len({at.hops for at in found.by_hops})] * 2
+
+
+def test_one_cell_in_a_fold_has_no_standard_error_and_no_warning():
+    found = pcfi.evaluate(np.array([[1.0], [2.0], [np.nan]]), ring(3), methods="mean")
+    assert found.n_hidden == 2
 
 
 def test_bad_calls_are_refused():

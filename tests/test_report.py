@@ -214,7 +214,21 @@ def test_chromium_draws_every_chart_without_a_word_or_a_request(browser, page_fi
     drawn = tab.evaluate("[...document.querySelectorAll('.chart')].map(c => c.querySelectorAll('svg path').length)")
     assert len(drawn) == len(charts(facts)) == 9
     assert min(drawn) > 2
+    nodes = "document.querySelectorAll('#chart-graph path[aria-roledescription=point]').length"
+    assert tab.evaluate(nodes) == len(facts.picture.dots)
     assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.filterwarnings("ignore::pcfi.PcfiWarning")
+def test_bars_of_many_channels_have_a_width(browser, tmp_path):
+    rng = np.random.default_rng(1)
+    values = np.where(rng.random((40, 70)) < 0.6, rng.normal(size=(40, 70)), np.nan)
+    path = tmp_path / "many.html"
+    path.write_text(paint(make_facts(values, names=[f"c{place}" for place in range(70)])), encoding="utf-8")
+    tab, said, _ = visit(browser, path, 1280, "light")
+    bars = "[...document.querySelectorAll('#chart-missing path[aria-roledescription=bar]')].map(b => b.getBBox().width)"
+    assert min(tab.evaluate(bars)) > 5
+    assert said == []
 
 
 def test_names_do_not_become_html(browser, page_file):

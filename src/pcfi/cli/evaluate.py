@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -12,13 +12,10 @@ from pcfi.cli.arguments import GroupedCommand, names
 from pcfi.cli.loading import EdgeColumns, load
 from pcfi.cli.session import Session, session
 from pcfi.errors import FileError, ParameterError, counted
+from pcfi.evaluation import FOLDS, UNITS, Evaluation
 from pcfi.files.nodes import Wanted
 from pcfi.parameters import METHODS
 
-if TYPE_CHECKING:
-    from pcfi.evaluation import Evaluation
-
-FOLDS = 3
 OWN = ("method", "unreachable", "directed", "random_state")  # options of `impute` that `evaluate` has itself
 
 
@@ -48,7 +45,7 @@ def evaluate(
             metavar="UNIT",
             rich_help_panel=o.FILLING,
         ),
-    ] = "deviation",
+    ] = UNITS[0],
     id: o.Id = None,  # noqa: A002  the word of the domain
     columns: o.Columns = None,
     exclude: o.Exclude = None,
@@ -101,9 +98,9 @@ def evaluate(
 
 def hide_and_fill(
     told: Session, features: Any, graph: Any, given: dict[str, Any], seed: int, **options: Any
-) -> "Evaluation":
+) -> Evaluation:
     """Evaluate methods that share the options given on the command line."""
-    wanted = {"methods": METHODS, "folds": FOLDS, "unit": "deviation", **options}
+    wanted = {"methods": METHODS, **options}
     unknown = [method for method in wanted["methods"] if method not in METHODS]
     if unknown:
         raise ParameterError(f"--methods must be among {', '.join(METHODS)}, got {unknown[0]!r}")
@@ -115,7 +112,7 @@ def hide_and_fill(
         )
 
 
-def as_facts(found: "Evaluation") -> dict[str, Any]:
+def as_facts(found: Evaluation) -> dict[str, Any]:
     """The evaluation as JSON takes it."""
     from pcfi.report.errors import evaluation_facts
     from pcfi.report.facts import finite
@@ -123,7 +120,7 @@ def as_facts(found: "Evaluation") -> dict[str, Any]:
     return dict(finite(asdict(evaluation_facts(found))))
 
 
-def show(told: Session, found: "Evaluation") -> None:
+def show(told: Session, found: Evaluation) -> None:
     """The table of errors, the best method marked."""
     from rich.table import Table
     from rich.text import Text

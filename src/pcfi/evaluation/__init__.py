@@ -29,7 +29,8 @@ __all__ = ["Evaluation", "evaluate"]
 Array = npt.NDArray[Any]
 
 DEFAULT_METHODS = ("zero", "mean", "neighbors", "fp", "pcfi")
-UNITS = ("data", "deviation")
+UNITS = ("deviation", "data")
+FOLDS = 3
 ROWS_AT_A_TIME = 2048
 
 
@@ -38,8 +39,8 @@ def evaluate(
     graph: GraphLike,
     *,
     methods: Sequence[str] | Mapping[str, Mapping[str, Any]] = DEFAULT_METHODS,
-    folds: int = 5,
-    unit: str = "data",
+    folds: int = FOLDS,
+    unit: str = "deviation",
     known: Any = None,
     directed: bool = False,
     random_state: int | np.random.Generator | None = None,
@@ -58,11 +59,11 @@ def evaluate(
     methods : sequence of str, or mapping, default=("zero", "mean", "neighbors", "fp", "pcfi")
         The methods to compare, as in `impute`; or, by any name, the options of a call, say
         {"paper": {"alpha": 0.9, "beta": 0.1}, "tuned": {}}.
-    folds : int, default=5
+    folds : int, default=3
         At most so many times a part of the known cells is hidden; more if few nodes are known.
-    unit : {"data", "deviation"}, default="data"
-        What errors are measured in: the numbers of the data, or standard deviations of each channel's known values, so
-        that channels of different scales count alike.
+    unit : {"deviation", "data"}, default="deviation"
+        What errors are measured in: standard deviations of each channel's known values, so that channels of different
+        scales count alike, or the numbers of the data.
     known : boolean array of the shape of features, default=None
         As in `impute`.
     directed : bool, default=False
@@ -244,7 +245,8 @@ def _scored(name: str, parts: list[Fold], given: list[Answer], units: Units, bin
 
 
 def _standard_error(values: Array) -> float:
-    return float(np.nanstd(values, ddof=1) / np.sqrt(len(values)))
+    seen = values[np.isfinite(values)]
+    return float(seen.std(ddof=1) / np.sqrt(len(seen))) if len(seen) > 1 else float("nan")
 
 
 def _mean(values: Array, sizes: Array, *, squared: bool) -> float:

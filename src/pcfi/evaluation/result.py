@@ -45,8 +45,8 @@ class Evaluation:
         RMSE of each channel, by method; NaN for channels without a hidden cell.
     n_hidden, n_folds : int
         Number of hidden cells and of folds.
-    unit : {"data", "deviation"}
-        What errors are measured in: the numbers of the data, or standard deviations of the channels.
+    unit : {"deviation", "data"}
+        What errors are measured in: standard deviations of the channels, or the numbers of the data.
     reliability : tuple of Reliability
         Whether expected errors and intervals hold, for the methods that have them.
     """
@@ -56,7 +56,7 @@ class Evaluation:
     by_channel: dict[str, Array] = field(repr=False)
     n_hidden: int
     n_folds: int
-    unit: str = "data"
+    unit: str = "deviation"
     reliability: tuple[Reliability, ...] = ()
 
     @property
@@ -84,16 +84,16 @@ class Evaluation:
         unit = ", errors in standard deviations" if self.unit == "deviation" else ""
         cells, folds = counted(self.n_hidden, "hidden cell"), counted(self.n_folds, "fold")
         lines = [f"Evaluation on {cells} in {folds}{unit}"]
-        width = max(len("method"), *(len(one.method) for one in self.methods))
+        width = max(len("RMSE by hops"), *(len(one.method) for one in self.methods))
         lines.append(f"  {'method':<{width}}" + "".join(f"{name:>20}" for name in names))
         for one in self.methods:
             shown = (f"{_shown(one.scores[name])} +- {one.standard_errors[name]:.1g}" for name in names)
             lines.append(f"  {one.method:<{width}}" + "".join(f"{text:>20}" for text in shown))
         levels = sorted({row.hops for row in self.by_hops if row.hops >= 0})[:8]
-        lines.append(f"  {'RMSE by hops':<{width}}" + "".join(f"{level:>9}" for level in levels))
+        lines.append(f"  {'RMSE by hops':<{width}}" + "".join(f"{level:>12}" for level in levels))
         for one in self.methods:
             found = {row.hops: row.rmse for row in self.by_hops if row.method == one.method}
-            lines.append(f"  {one.method:<{width}}" + "".join(f"{found.get(level, np.nan):>9.4g}" for level in levels))
+            lines.append(f"  {one.method:<{width}}" + "".join(f"{found.get(level, np.nan):>12.4g}" for level in levels))
         lines += [f"  {one}" for one in self.reliability]
         return "\n".join(lines)
 

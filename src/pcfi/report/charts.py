@@ -5,7 +5,7 @@ from typing import Any
 
 from pcfi.report.chart import Chart, axis, bar, layered, percent, single
 from pcfi.report.error_charts import coverage, errors, errors_by_hops, expected_errors
-from pcfi.report.facts import ChannelFacts, Facts
+from pcfi.report.facts import ChannelFacts, Facts, Picture
 
 KNOWN, FILLED = "known before", "filled in"
 MOST_BARS = 60  # channels shown one by one; more become a histogram
@@ -77,13 +77,12 @@ def _missing_of_many(facts: Facts) -> Chart:
         counts[min(19, int(20 * one.missing_rate))] += 1
     values = [{"from": place / 20, "to": (place + 1) / 20, "channels": count} for place, count in enumerate(counts)]
     encoding = {
-        "x": axis("from", "quantitative", "missing", bin={"binned": True, "step": 0.05}, axis={"format": "%"}),
+        "x": axis("from", "quantitative", "missing", bin={"binned": True}, axis={"format": "%"}),
         "x2": {"field": "to"},
         "y": axis("channels", "quantitative", "channels"),
     }
-    return Chart(
-        "missing", "What was missing", words, single(words, values, bar(), encoding), *_channel_table(facts.channels)
-    )
+    spec = single(words, values, {"type": "bar", "tooltip": True}, encoding)  # with round corners they lose their width
+    return Chart("missing", "What was missing", words, spec, *_channel_table(facts.channels))
 
 
 def _hops(facts: Facts) -> Chart | None:
@@ -197,10 +196,6 @@ def _graph(facts: Facts) -> Chart | None:
         {"x": picture.dots[a].x, "y": picture.dots[a].y, "x2": picture.dots[b].x, "y2": picture.dots[b].y}
         for a, b in picture.edges
     ]
-    dots = [
-        {"x": dot.x, "y": dot.y, "confidence": dot.confidence, "node": dot.name, "all known": dot.confidence is None}
-        for dot in picture.dots
-    ]
     ends: dict[str, Any] = {"x": {"field": "x", **place}, "y": {"field": "y", **place}}
     colour = axis(
         "confidence",
@@ -209,24 +204,28 @@ def _graph(facts: Facts) -> Chart | None:
         scale={"scheme": "viridis", "domain": [0, 1]},
         legend={"orient": "top", "gradientLength": 160},
     )
-    nodes: dict[str, Any] = {
-        "data": {"values": dots},
-        "mark": {"type": "point", "filled": True, "size": 70, "opacity": 1, "tooltip": True},
-        "encoding": {
-            **ends,
-            "color": {"condition": {"test": "datum['all known']", "value": "transparent"}, **colour},
-            "stroke": {"value": "gray"},
-            "strokeWidth": {"value": 0.8},
-            "tooltip": [
-                axis("node", "nominal", "node"),
-                axis("confidence", "quantitative", "confidence", format=".3g"),
-            ],
-        },
-    }
+    filled = _dots(picture, ends, hollow=False)
+    filled["encoding"] |= {"color": colour, "stroke": {"value": "gray"}, "strokeWidth": {"value": 0.8}}
     links = {
         "data": {"values": edges},
         "mark": {"type": "rule", "color": "gray", "opacity": 0.35, "aria": False},
         "encoding": {**ends, "x2": {"field": "x2"}, "y2": {"field": "y2"}},
     }
-    spec = layered(words, [], [links, nodes], height=420) | {"config": {"view": {"stroke": None}}}
-    return Chart("graph", "The graph", words, spec)
+    layers = [links, _dots(picture, ends, hollow=True), filled]
+    spec = layered(words, [], [layer for layer in layers if layer["data"]["values"]], height=420)
+    return Chart("graph", "The graph", words, spec | {"config": {"view": {"stroke": None}}})
+
+
+def _dots(picture: Picture, ends: dict[str, Any], *, hollow: bool) -> dict[str, Any]:
+    """The layer of nodes without a confidence, or of those with one; a chart would drop nodes without a colour."""
+    dots = [dot for dot in picture.dots if (dot.confidence is None) == hollow]
+    values = [{"x": dot.x, "y": dot.y, "confidence": dot.confidence, "node": dot.name} for dot in dots]
+    tooltip = [axis("node", "nominal", "node")]
+    if not hollow:
+        tooltip.append(axis("confidence", "quantitative", "confidence", format=".3g"))
+    mark = {"type": "point", "filled": not hollow, "size": 70, "opacity": 1, "tooltip": True}
+    return {
+        "data": {"values": values},
+        "mark": mark | ({"color": "gray", "strokeWidth": 1.2} if hollow else {}),
+        "encoding": {**ends, "tooltip": tooltip},
+    }
