@@ -1,6 +1,7 @@
 """Choosing parameters without labels: what is hidden, what is learned from it, and the laws of calibrated values."""
 
 import itertools
+import warnings
 
 import numpy as np
 import pytest
@@ -471,3 +472,29 @@ def test_progress_says_that_it_tunes(capsys):
     rng = np.random.default_rng(16)
     pcfi.impute(hidden_at(rng, smooth(rng)), ring(200), progress=True)
     assert "tune: 100%" in capsys.readouterr().err
+
+
+def test_tuned_options_give_what_auto_gives():
+    rng = np.random.default_rng(12)
+    features = hidden_at(rng, smooth(rng) * np.array([1.0, 1e-3, 1e3, 1.0, 0.5, 3.0]), "uniform")
+    tuning = pcfi.tune(features, ring(200))
+    expected = pcfi.impute(features, ring(200)).values
+    np.testing.assert_allclose(pcfi.impute(features, ring(200), **tuning.options).values, expected, rtol=1e-9)
+    representation = pcfi.tune(features, ring(200), objective="representation")
+    result = pcfi.impute(features, ring(200), standardize=True, **representation.options)
+    assert (result.alpha, result.beta, result.objective) == (
+        representation.alpha,
+        representation.beta,
+        "representation",
+    )
+
+
+def test_numbers_for_channels_of_different_scales_warn_where_they_lead_astray():
+    rng = np.random.default_rng(13)
+    features = hidden_at(rng, smooth(rng) * np.array([1.0, 1e3, 1e-3, 1.0, 0.5, 3.0]), "uniform")
+    with pytest.warns(pcfi.ScaleWarning, match="times its range beyond its known values"):
+        pcfi.impute(features, ring(200), alpha=0.5, beta=2.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pcfi.impute(features, ring(200), alpha=0.5, beta=2.0, standardize=True)
+        pcfi.impute(features, ring(200), alpha=0.5, beta=2.0, objective="values")

@@ -82,6 +82,10 @@ class NotSettledWarning(PcfiWarning):
     """The steady state was not reached within `max_steps`."""
 
 
+class ScaleWarning(PcfiWarning):
+    """Channels of very different scales have shared as if they were alike, and filled values are far off."""
+
+
 class TuningWarning(PcfiWarning):
     """Too little is known to choose parameters, so the documented defaults were used."""
 

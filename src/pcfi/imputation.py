@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from pcfi.diffusion import Outcome
 from pcfi.engines import engine_of
-from pcfi.errors import NotSettledWarning, PcfiWarning, TuningWarning, UnreachableWarning, counted
+from pcfi.errors import NotSettledWarning, PcfiWarning, ScaleWarning, TuningWarning, UnreachableWarning, counted
 from pcfi.filling import FILLS, Filled, unreachable_text
 from pcfi.graphs import GraphLike
 from pcfi.hops import Hops
@@ -21,6 +21,8 @@ from pcfi.solvers import FixedSteps, Solver, UntilSettled
 from pcfi.tuning import Resolved, resolve
 
 Array = npt.NDArray[Any]
+
+DIFFERENT = 100  # times that the widest channel's range is the narrowest's, for their scales to count as different
 
 
 def impute(
@@ -183,6 +185,7 @@ def _report(problem: Problem, resolved: Resolved, filled: Filled, status: str) -
     if tuning is not None and tuning.note and problem.n_missing:
         text = f"alpha={tuning.alpha:g}, beta={tuning.beta:g} and no shrinking were used by default: {tuning.note}"
         notices.append(TuningWarning(text))
+    notices += _of_scales(problem, settings, filled)
     empty = (problem.channels.n_known == 0) & (settings.method != "zero") & (problem.n_missing > 0)
     n_unreachable = filled.hops.unreachable_cells if filled.hops is not None else int(empty.sum()) * len(problem.values)
     if n_unreachable:
@@ -210,3 +213,26 @@ def _report(problem: Problem, resolved: Resolved, filled: Filled, status: str) -
         _wrap=problem.wrap,
     )
     return result, notices
+
+
+def _of_scales(problem: Problem, settings: Settings, filled: Filled) -> list[PcfiWarning]:
+    """A warning if channels of very different ranges shared in the paper's way, and that took values far away."""
+    shared = settings.method == "pcfi" and settings.beta > 0 and settings.alpha < 1 and not settings.standardize
+    channels = problem.channels
+    spread = channels.high.astype(np.float64) - channels.low.astype(np.float64)
+    varied = spread[spread > 0]
+    if not shared or len(varied) < 2 or varied.max() < DIFFERENT * varied.min():
+        return []
+    if not isinstance(filled.values, np.ndarray) or problem.n_missing == 0:
+        return []
+    beyond = np.fmax(np.nanmax(filled.values, axis=0) - channels.high, channels.low - np.nanmin(filled.values, axis=0))
+    times = np.divide(beyond, spread, out=np.zeros_like(spread), where=spread > 0)
+    worst = int(np.argmax(times))
+    if times[worst] <= 1:
+        return []
+    text = (
+        f"sharing between channels with beta={settings.beta:.3g} took channel {worst} {times[worst]:.0f} times its "
+        "range beyond its known values, because channels have very different scales: pass standardize=True, or "
+        "objective='values'"
+    )
+    return [ScaleWarning(text)]

@@ -124,7 +124,7 @@ def in_options(text: str) -> str:
     text = _CALLS.sub(option, text)
     for words, said in _PHRASES.items():
         text = text.replace(words, said)
-    text = re.sub(r"\b(unreachable|beta)=", r"--\1 ", text)
+    text = re.sub(r"\b(unreachable|beta|objective)=", r"--\1 ", text.replace("standardize=True", "--standardize"))
     return re.sub(
         r"\b(id|channels|columns|categorical|source|target|work)=",
         lambda found: f"--{_OPTIONS.get(found[1], found[1])}",

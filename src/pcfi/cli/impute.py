@@ -241,7 +241,11 @@ def _report(
 
 def _summary(result: Any, outputs: Outputs) -> str:
     share = result.n_missing / max(1, result.shape[0] * result.shape[1])
-    parameters = "" if result.alpha is None else f" (alpha={result.alpha:g}, beta={result.beta:.3g})"
+    parameters = (
+        ""
+        if result.alpha is None
+        else f" (alpha={result.alpha:g}, beta={result.beta:.3g}, objective {result.objective})"
+    )
     lines = [
         f"Filled {counted(result.n_missing, 'missing cell')} ({share:.1%}) by {result.method}{parameters}.",
         result.status,

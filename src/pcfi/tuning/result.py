@@ -94,6 +94,12 @@ class Tuning:
             ]
         return "Tuning\n" + "\n".join(f"  {name:<12}{text}" for name, text in facts)
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """What was chosen as options of `impute`, so that `impute(features, graph, **tuning.options)` uses it."""
+        chosen = {"alpha": self.alpha, "beta": self.beta, "objective": self.objective}
+        return chosen | ({"center": self.center} if self.objective == "representation" else {})
+
     def kappa_by_code(self, n_levels: int, unreachable: float) -> Array:
         """Reliability by hops code, as in `Hops.codes`; the last entry is for unreachable cells."""
         table = self.kappa[np.minimum(np.arange(n_levels + 2), LEVELS - 1)]
