@@ -32,11 +32,12 @@ def data(name: str) -> tuple[np.ndarray, Any, np.ndarray]:
         features, edges = load(name)
         return features, pcfi.prepare_graph(edges, len(features)), np.ones(features.shape[1])
     from sklearn import datasets
-    from sklearn.neighbors import kneighbors_graph
+    from sklearn.neighbors import NearestNeighbors
 
     table = (datasets.load_digits() if name == "digits" else datasets.load_breast_cancer()).data.astype(np.float32)
     units = np.ones(table.shape[1]) if name == "digits" else table.std(axis=0)
-    return table, pcfi.prepare_graph(kneighbors_graph(table / units, 10), len(table)), units
+    search = NearestNeighbors(n_neighbors=10, algorithm="kd_tree").fit(table / units)  # the same whatever the threads
+    return table, pcfi.prepare_graph(search.kneighbors_graph(), len(table)), units
 
 
 def known_cells(shape: tuple[int, int], kind: str, rate: float, seed: int) -> np.ndarray:
