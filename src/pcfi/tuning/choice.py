@@ -12,7 +12,7 @@ from pcfi.problem import Problem
 from pcfi.progress import progress_bar
 from pcfi.tuning.calibration import Calibration, Errors, calibrate
 from pcfi.tuning.hiding import make_folds
-from pcfi.tuning.means import Means, ranges, shrunken_means, sums_of_squares
+from pcfi.tuning.means import Means, shrunken_means
 from pcfi.tuning.metrics import Metric
 from pcfi.tuning.moments import LEVELS, Fit, Moments, fit
 from pcfi.tuning.result import Tried, Tuning
@@ -58,7 +58,8 @@ class Judged:
 
 def choose(problem: Problem, wishes: Wishes, rng: np.random.Generator) -> Tuning:
     """Alpha, beta and the reliability by hops for reconstructing values."""
-    benches = prepare_benches(problem, rng, progress=wishes.settings.progress)
+    whole = Whole.of(problem)
+    benches = prepare_benches(problem, whole, rng, progress=wishes.settings.progress)
     lacking = _lacking(benches)
     if lacking is not None:
         return _fallback(problem, wishes, lacking)
@@ -81,8 +82,8 @@ def choose(problem: Problem, wishes: Wishes, rng: np.random.Generator) -> Tuning
         n_hidden=sum(len(bench.wanted) for bench in benches),
         n_folds=len(benches),
         note="",
-        means=shrunken_means(problem.channels, sums_of_squares(problem)),
-        calibration=_calibration(problem, benches, best.filled),
+        means=shrunken_means(problem.channels, whole.squares),
+        calibration=_calibration(problem, whole, benches, best.filled),
     )
 
 
@@ -99,6 +100,7 @@ def _race(benches: list[Bench], alphas: Sequence[float], wishes: Wishes) -> list
                 for alpha in chosen:
                     trials[alpha].append(try_alpha(bench, alpha, wishes.settings, out))
                     advance(1)
+                del out  # before the next is made
             return trials
 
         trials = run(benches[:n_first], alphas)
@@ -110,11 +112,10 @@ def _race(benches: list[Bench], alphas: Sequence[float], wishes: Wishes) -> list
     return sorted(final, key=lambda one: one.error) + judged[FINALISTS:]
 
 
-def prepare_benches(problem: Problem, rng: np.random.Generator, *, progress: bool = False) -> list[Bench]:
+def prepare_benches(problem: Problem, whole: Whole, rng: np.random.Generator, *, progress: bool = False) -> list[Bench]:
     """The folds, with what their trials share."""
     folds = make_folds(problem, rng, most=FOLDS)
-    whole = Whole.of(problem) if folds else None
-    benches = [prepare_bench(fold, whole, progress=progress) for fold in folds if whole is not None]
+    benches = [prepare_bench(fold, whole, progress=progress) for fold in folds]
     return [bench for bench in benches if len(bench.wanted)]
 
 
@@ -140,13 +141,13 @@ def _total(moments: list[Moments]) -> Moments:
     return total
 
 
-def _calibration(problem: Problem, benches: list[Bench], filled: list[Array]) -> Calibration:
+def _calibration(problem: Problem, whole: Whole, benches: list[Bench], filled: list[Array]) -> Calibration:
     errors = []
     for bench, values in zip(benches, filled, strict=True):
-        ratio = bench.unit / bench.error_unit
+        ratio, levels = bench.unit / bench.spread, np.minimum(bench.levels, LEVELS - 1)
         parts = (np.abs(bench.wanted - values) * ratio, np.abs(bench.wanted) * ratio)
-        errors.append(Errors(bench.levels, bench.fold.channels, *parts))
-    return calibrate(errors, ranges(problem.channels))
+        errors.append(Errors(levels, bench.fold.channels, bench.silent, *parts))
+    return calibrate(errors, problem.channels, whole.spread)
 
 
 def _lacking(benches: list[Bench]) -> str | None:

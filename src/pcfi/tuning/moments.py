@@ -86,8 +86,6 @@ def fit(moments: Moments, beta: float | None = None) -> Fit:
 
 
 def _kappa(moments: Moments, beta: float, n_units: float) -> Array:
-    from scipy.optimize import isotonic_regression
-
     weight = moments.dd + 2 * beta * moments.dc + beta**2 * moments.cc
     product = moments.dy + beta * moments.cy
     prior = PRIOR_UNITS * float(weight.sum()) / n_units
@@ -96,9 +94,18 @@ def _kappa(moments: Moments, beta: float, n_units: float) -> Array:
         return np.append(1.0, np.zeros(LEVELS - 1))
     pooled = float(np.clip(product.sum() / (weight.sum() + prior), 0.0, 1.0))
     ratio = (product[seen] + prior * pooled) / (weight[seen] + prior)
-    monotone = isotonic_regression(ratio, weights=weight[seen] + prior, increasing=False).x
+    monotone = _falling(ratio, weight[seen] + prior)
     # a number of hops that no hidden cell has gets the reliability of the next smaller one that some have
     place = np.maximum(np.searchsorted(seen, np.arange(LEVELS), side="right") - 1, 0)
     kappa = np.clip(monotone, 0.0, 1.0)[place]
     kappa[0] = 1.0
     return np.asarray(kappa)
+
+
+def _falling(ratio: Array, weights: Array) -> Array:
+    """The nearest values that never rise; asked for in every round, and mostly `ratio` itself."""
+    if (np.diff(ratio) <= 0).all():
+        return ratio
+    from scipy.optimize import isotonic_regression
+
+    return np.asarray(isotonic_regression(ratio, weights=weights, increasing=False).x)
