@@ -1,6 +1,8 @@
 """scikit-learn: `PCFI`, a transformer that fills a table from a graph of its rows, given or made by similarity."""
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from numbers import Integral
 from typing import Any
 
@@ -16,6 +18,8 @@ from pcfi.optional import load
 from pcfi.result import Imputation
 from pcfi.solvers import Solver, UntilSettled
 from pcfi.tables import number_nodes
+from pcfi.tuning import Tuning
+from pcfi.tuning.choice import DEFAULT_ALPHA
 
 load("sklearn", "pcfi.PCFI", "sklearn")
 
@@ -69,6 +73,8 @@ class PCFI(TransformerMixin, BaseEstimator):
     ----------
     alpha_, beta_ : float
         The parameters used.
+    tuning_ : Tuning or None
+        What "auto" found, and what spoke for it.
     confidence_, hops_ : ndarray of shape (n_rows, n_columns kept)
         Of the rows that were fitted; see `pcfi.Imputation`.
     n_iter_ : int
@@ -150,16 +156,27 @@ class PCFI(TransformerMixin, BaseEstimator):
         self._search = RowSearch.among(features, self.metric)
         self._reach: Array | None = None
         self.graph_ = self._similar_rows(features) if graph is None else self._prepare(graph, len(X))
-        self.alpha_, self.beta_ = float(self.alpha), float(self.beta)
         if features.shape[1] == 0:
             self._values, self.confidence_, self.hops_, self.n_iter_ = features, features, features.astype(np.int32), 0
+            self.alpha_, self.beta_ = self._first_alpha, 0.0 if self.beta == "auto" else self.beta
+            self.tuning_: Tuning | None = None
             return self
-        result = self._impute(features, self.graph_)
+        result = self._impute(features, self.graph_, self.alpha, self.beta)
         self._values, self.n_iter_ = result.values, result.steps
         self.confidence_, self.hops_ = result.confidence, result.hops
-        diffused = result if result.beta == 0 else self._impute(features, self.graph_, beta=0.0)
+        self.alpha_, self.beta_, self.tuning_ = result.alpha, result.beta, result.tuning
+        diffused = result
+        if result.beta != 0 or result.tuning is not None:
+            with _without_a_word():
+                diffused = self._impute(features, self.graph_, self.alpha_, 0.0)
         self._settled = Settled(
-            diffused.values, result.hops, self._fallback(features), self.alpha_, self.beta_, bool(self.standardize)
+            diffused.values,
+            result.hops,
+            self._fallback(features, result.tuning),
+            self.alpha_,
+            self.beta_,
+            bool(self.standardize),
+            result.tuning,
         )
         return self
 
@@ -207,12 +224,17 @@ class PCFI(TransformerMixin, BaseEstimator):
             if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
                 raise ParameterError(f"{name} must be a whole number of at least {least}, got {value!r}")
 
-    def _impute(self, features: Array, graph: Graph, beta: float | None = None) -> Imputation:
+    @property
+    def _first_alpha(self) -> Any:
+        """For what has to be filled before anything can be tuned."""
+        return DEFAULT_ALPHA if self.alpha == "auto" else self.alpha
+
+    def _impute(self, features: Array, graph: Graph, alpha: Any, beta: Any) -> Imputation:
         return impute(
             features,
             graph,
-            alpha=self.alpha,
-            beta=self.beta if beta is None else beta,
+            alpha=alpha,
+            beta=beta,
             solver=UntilSettled() if self.solver is None else self.solver,
             standardize=self.standardize,
             unreachable=self.unreachable,
@@ -235,24 +257,24 @@ class PCFI(TransformerMixin, BaseEstimator):
             return prepare_graph(np.empty((2, 0), dtype=np.int64), n_rows)
         found = self._search.first(self.n_neighbors)
         for _ in range(self.n_refinements if np.isnan(features).any() else 0):
-            found = self._search.again(self.n_neighbors, self._diffuse(features, self._linked(*found)))
+            found = self._search.again(self.n_neighbors, self._first_fill(features, self._linked(*found)))
         return self._linked(*found)
 
     def _linked(self, nearest: Array, distances: Array) -> Graph:
         self._reach = reach(distances)
         return prepare_graph(link(nearest, distances, self._reach, len(nearest)), len(nearest))
 
-    def _diffuse(self, features: Array, graph: Graph) -> Array:
-        """A first fill, for the search: every cell gets a value, without a word about it."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PcfiWarning)
-            return np.asarray(impute(features, graph, alpha=self.alpha, beta=0.0).values)
+    def _first_fill(self, features: Array, graph: Graph) -> Array:
+        """For the search: every cell gets a value."""
+        with _without_a_word():
+            return np.asarray(impute(features, graph, alpha=self._first_alpha, beta=0.0).values)
 
-    def _fallback(self, features: Array) -> Array:
+    def _fallback(self, features: Array, tuning: Tuning | None) -> Array:
         """What an unreachable cell of a new row gets."""
         if self.unreachable == "nan":
             return np.full(features.shape[1], np.nan)
-        return np.where(np.isfinite(self._search.mean) & (self.unreachable == "mean"), self._search.mean, 0.0)
+        mean = self._search.mean if tuning is None else tuning.means.values
+        return np.where(np.isfinite(mean) & (self.unreachable == "mean"), mean, 0.0)
 
     def _fill_new(self, features: Array, graph: Any) -> Array:
         if features.shape[1] == 0 or not np.isnan(features).any():
@@ -267,6 +289,14 @@ class PCFI(TransformerMixin, BaseEstimator):
 
     def _links(self, nearest: Array, distances: Array) -> Any:
         return link(nearest, distances, self._reach, len(self._values))
+
+
+@contextmanager
+def _without_a_word() -> Iterator[None]:
+    """Nothing is warned of twice, nor about what only serves the search."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PcfiWarning)
+        yield
 
 
 def _read_links(graph: Any, shape: tuple[int, int]) -> Any:
