@@ -21,6 +21,8 @@ SETTINGS = {
     "alpha 0.9": {"alpha": 0.9},
     "beta 0.01": {"beta": 0.01},
     "beta 0.1": {"beta": 0.1},
+    "alpha auto": {"alpha": "auto"},
+    "alpha and beta auto": {"alpha": "auto", "beta": "auto"},
     "no refinement": {"n_refinements": 0},
     "2 refinements": {"n_refinements": 2},
 }

@@ -406,15 +406,20 @@ def test_channels_of_zeros_do_not_make_intervals_narrow_for_the_others():
 
 
 def test_two_values_that_happen_to_be_close_do_not_make_a_channel_narrow():
-    many = [[float(value) for value in range(1, 11)] for _ in range(4)]
-    features = channels_of([*many, [6.0, 6.1], [6.0], [600.0], [0.0, 0.0]])
-    squares = np.array([3.85] * 4 + [1 + (6 / 6.1) ** 2, 1.0, 1.0, 0.0])
+    many = [float(value) for value in range(1, 11)]
+    years = [1e9 + value for value in many]
+    columns = [many, many, many, many, years, [4.0, 6.0], [6.0, 6.1], [6.0], [600.0], [0.0, 0.0]]
+    features = channels_of(columns)
+    squares = np.array([np.sum(np.square(np.array(column) / max(column[-1], 1))) for column in columns])
     found = spreads(features, squares, Typical.of(features, squares))
-    np.testing.assert_allclose(found[:4], np.std(many[0], ddof=1) * 1.1, rtol=0.01)
-    assert found[4] == pytest.approx(1.5 * 6.1 * np.sqrt(0.0917 / 2), rel=0.05)
-    assert found[5] == pytest.approx(2 * 6 * np.sqrt(0.0917), rel=0.05)  # of one value only its size is known
-    assert found[6] == pytest.approx(100 * found[5])
-    assert found[7] == np.median(found[:7])
+    deviation = np.std(many, ddof=1)
+    np.testing.assert_allclose(found[:4], 1.1 * deviation, rtol=0.02)
+    assert deviation < found[4] < 2 * deviation  # far from 0 is not wide
+    assert 1.5 < found[5] / np.std([4.0, 6.0], ddof=1) < 2
+    assert 3 < found[6] / np.std([6.0, 6.1], ddof=1) < 4
+    assert deviation < found[7] < 2 * deviation  # of one value only its size is known
+    assert found[8] == pytest.approx(100 * found[7])
+    assert found[9] == np.median(found[:9])
 
 
 def test_nothing_is_promised_about_a_channel_without_a_known_value():

@@ -1,10 +1,11 @@
 """How far the values of a channel spread, from known values that may be few: what errors are measured in.
 
 Two known values may happen to be close, and one has no spread at all. So the variance of a channel is drawn towards
-that of all channels, taken relative to their largest absolute value, as if one more value had been known. And where
-little is known more may come: the spread is widened by 1 + 1 / n, much as a quantile of Student's t exceeds that of
-the normal distribution. Scaling a channel scales its spread and changes no other; only channels of zeros, which have no
-unit of their own, take the median of the others.
+that of all channels, taken relative to their largest absolute value, as if one more value had been known; but no
+further than to a few times its own, because years differ less than their size says. And where little is known more may
+come: the spread is widened by 1 + 1 / n, much as a quantile of Student's t exceeds that of the normal distribution.
+Scaling a channel scales its spread and changes no other; only channels of zeros, which have no unit of their own, take
+the median of the others.
 """
 
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ import numpy.typing as npt
 from pcfi.problem import Channels
 
 Array = npt.NDArray[Any]
+
+MOST_DRAWN = 8.0  # times its own variance
 
 
 @dataclass(frozen=True)
@@ -39,11 +42,15 @@ class Typical:
 def spreads(channels: Channels, squares: Array, typical: Typical) -> Array:
     """Spread of each channel, in its own unit."""
     n_known = np.maximum(channels.n_known, 1)
-    variance = (_scatter(channels, squares) + typical.variance) / n_known
+    scatter = _scatter(channels, squares)
+    most = np.where(channels.constant, np.inf, MOST_DRAWN * scatter / np.maximum(n_known - 1, 1))
+    variance = (scatter + np.minimum(typical.variance, most)) / n_known
     return np.where(channels.silent, typical.spread, channels.magnitude * np.sqrt(variance) * (1 + 1 / n_known))
 
 
 def _scatter(channels: Channels, squares: Array) -> Array:
-    """Sum of squared deviations from the mean, in units of the magnitude."""
-    mean = channels.mean.astype(np.float64) / channels.magnitude
-    return np.where(channels.constant, 0.0, np.maximum(squares - channels.n_known * mean**2, 0.0))
+    """Sum of squared deviations from the mean, in units of the magnitude; within what the range allows."""
+    magnitude = channels.magnitude
+    mean = channels.mean.astype(np.float64) / magnitude
+    widest = (channels.high / magnitude - channels.low / magnitude) ** 2
+    return np.clip(squares - channels.n_known * mean**2, widest / 2, channels.n_known * widest / 4)
