@@ -23,7 +23,6 @@ TABLES = {
 }
 IMPUTERS = {
     "PCFI": lambda: PCFI(),
-    "PCFI, auto": lambda: PCFI(alpha="auto", beta="auto"),
     "KNNImputer, 5": lambda: KNNImputer(n_neighbors=5),
     "KNNImputer, 15": lambda: KNNImputer(n_neighbors=15),
     "KNNImputer, 15, by distance": lambda: KNNImputer(n_neighbors=15, weights="distance"),

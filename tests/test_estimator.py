@@ -64,12 +64,19 @@ def test_without_a_graph_it_is_impute_on_the_graph_of_similar_rows():
 
 def test_what_is_left_open_is_tuned_as_by_impute():
     _, X = table(rate=0.4)
-    imputer = pcfi.PCFI(alpha="auto", beta="auto")
+    imputer = pcfi.PCFI()
     values = imputer.fit_transform(X, graph=ring(len(X)))
     expected = pcfi.impute(X, ring(len(X)))
     np.testing.assert_array_equal(values, expected.values)
     assert (imputer.alpha_, imputer.beta_) == (expected.alpha, expected.beta)
     assert repr(imputer.tuning_) == repr(expected.tuning)
+
+
+def test_nothing_is_tuned_on_cells_that_the_graph_has_seen():
+    _, X = table()
+    imputer = pcfi.PCFI().fit(X)
+    assert (imputer.alpha_, imputer.beta_, imputer.tuning_) == (0.5, 0.0, None)
+    np.testing.assert_array_equal(imputer.transform(X), pcfi.PCFI(alpha=0.5, beta=0.0).fit_transform(X))
 
 
 def test_tuned_new_rows_are_drawn_towards_the_mean_as_the_reliability_says():
@@ -269,7 +276,8 @@ def test_edges_may_be_a_table_of_ids():
     edges = pd.DataFrame({"source": list("abcde"), "target": list("bcdef")})
     rows = np.stack([np.arange(1, 6), np.arange(5)])
     np.testing.assert_array_equal(
-        pcfi.PCFI().fit_transform(frame, graph=edges), pcfi.PCFI().fit_transform(X, graph=rows)
+        pcfi.PCFI(alpha=0.5, beta=0.0).fit_transform(frame, graph=edges),
+        pcfi.PCFI(alpha=0.5, beta=0.0).fit_transform(X, graph=rows),
     )
 
 

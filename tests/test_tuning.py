@@ -346,11 +346,12 @@ def test_intervals_cover_what_was_never_seen(digits, kind):
     known = random_known(rng, kind, digits.images.shape, 0.2)
     result = pcfi.impute(np.where(known, digits.images, np.nan), digits.edges)
     actual = np.abs(result.values - digits.images)[~known]
+    heard = (known & (digits.images > 0)).any(axis=0)  # channels of zeros are nearly always covered
     for coverage in (0.5, 0.9):
         low, high = result.interval(coverage)
         inside = (low <= digits.images) & (digits.images <= high)
         assert inside[known].all()
-        assert abs(inside[~known].mean() - coverage) < 0.04
+        assert abs(inside[:, heard][~known[:, heard]].mean() - coverage) < 0.04
     ranks = np.argsort(np.argsort(actual)), np.argsort(np.argsort(result.expected_error[~known]))
     assert np.corrcoef(*ranks)[0, 1] > 0.5
     assert result.expected_error[~known].mean() == pytest.approx(actual.mean(), rel=0.1)

@@ -51,11 +51,13 @@ class PCFI(TransformerMixin, BaseEstimator):
         with the mean, and later what has been filled in, in missing cells.
     n_refinements : int, default=1
         How often similar rows are looked for again, among the rows filled so far.
-    alpha : float, default=0.5
-        Confidence in a value falls by this factor with every hop, see `pcfi.impute`.
-    beta : float, default=0.0
-        How strongly columns share what they know with each other. 0: not at all, which is safe for tables with any
-        number of columns; with some ten columns 0.01 may do a little better.
+    alpha : float or "auto", default="auto"
+        Confidence in a value falls by this factor with every hop, see `pcfi.impute`. "auto" chooses it, and calibrates
+        values, where a graph is passed. It is 0.5 for the graph of similar rows: that has seen the cells that would be
+        hidden to learn from, so they would teach too much trust.
+    beta : float or "auto", default="auto"
+        How strongly columns share what they know with each other. "auto" likewise chooses it, or is 0, not at all,
+        which is safe for tables with any number of columns; with some ten columns 0.01 may do a little better.
     solver : FixedSteps or UntilSettled, default=None
         None: `UntilSettled()`.
     standardize : bool, default=True
@@ -80,7 +82,8 @@ class PCFI(TransformerMixin, BaseEstimator):
     n_iter_ : int
         Diffusion steps.
     graph_ : Graph
-        The graph of the fitted rows: `pcfi.impute(X, imputer.graph_, ...)` gives the same values.
+        The graph of the fitted rows: `pcfi.impute(X, imputer.graph_, ...)` with the same parameters gives the same
+        values.
     indicator_ : MissingIndicator or None
     n_features_in_ : int
     feature_names_in_ : ndarray of str
@@ -109,8 +112,8 @@ class PCFI(TransformerMixin, BaseEstimator):
         *,
         metric: Any = "nan_euclidean",
         n_refinements: int = 1,
-        alpha: float = 0.5,
-        beta: float = 0.0,
+        alpha: float | str = "auto",
+        beta: float | str = "auto",
         solver: Solver | None = None,
         standardize: bool = True,
         unreachable: str = "mean",
@@ -156,12 +159,13 @@ class PCFI(TransformerMixin, BaseEstimator):
         self._search = RowSearch.among(features, self.metric)
         self._reach: Array | None = None
         self.graph_ = self._similar_rows(features) if graph is None else self._prepare(graph, len(X))
+        self.alpha_, self.beta_ = _untuned(self.alpha, DEFAULT_ALPHA), _untuned(self.beta, 0.0)
+        self.tuning_: Tuning | None = None
         if features.shape[1] == 0:
             self._values, self.confidence_, self.hops_, self.n_iter_ = features, features, features.astype(np.int32), 0
-            self.alpha_, self.beta_ = self._first_alpha, 0.0 if self.beta == "auto" else self.beta
-            self.tuning_: Tuning | None = None
             return self
-        result = self._impute(features, self.graph_, self.alpha, self.beta)
+        chosen = (self.alpha_, self.beta_) if graph is None else (self.alpha, self.beta)
+        result = self._impute(features, self.graph_, *chosen)
         self._values, self.n_iter_ = result.values, result.steps
         self.confidence_, self.hops_ = result.confidence, result.hops
         self.alpha_, self.beta_, self.tuning_ = result.alpha, result.beta, result.tuning
@@ -224,11 +228,6 @@ class PCFI(TransformerMixin, BaseEstimator):
             if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
                 raise ParameterError(f"{name} must be a whole number of at least {least}, got {value!r}")
 
-    @property
-    def _first_alpha(self) -> Any:
-        """For what has to be filled before anything can be tuned."""
-        return DEFAULT_ALPHA if self.alpha == "auto" else self.alpha
-
     def _impute(self, features: Array, graph: Graph, alpha: Any, beta: Any) -> Imputation:
         return impute(
             features,
@@ -267,7 +266,7 @@ class PCFI(TransformerMixin, BaseEstimator):
     def _first_fill(self, features: Array, graph: Graph) -> Array:
         """For the search: every cell gets a value."""
         with _without_a_word():
-            return np.asarray(impute(features, graph, alpha=self._first_alpha, beta=0.0).values)
+            return np.asarray(impute(features, graph, alpha=_untuned(self.alpha, DEFAULT_ALPHA), beta=0.0).values)
 
     def _fallback(self, features: Array, tuning: Tuning | None) -> Array:
         """What an unreachable cell of a new row gets."""
@@ -289,6 +288,11 @@ class PCFI(TransformerMixin, BaseEstimator):
 
     def _links(self, nearest: Array, distances: Array) -> Any:
         return link(nearest, distances, self._reach, len(self._values))
+
+
+def _untuned(value: Any, default: float) -> Any:
+    """A parameter where nothing can be tuned."""
+    return default if isinstance(value, str) and value == "auto" else value
 
 
 @contextmanager

@@ -72,7 +72,7 @@ def _for_tuning(problem: Problem, working: int) -> int:
     n_hidden = n_folds * min(int(channels.n_known.sum()) // PARTS, MOST_CELLS)
     dividing = (n_folds + 1) * mask + PATTERN_BYTES * patterns + UNIT_BYTES * n_units
     trying = n_folds * (mask + patterns) + problem.values.nbytes + working
-    return CELL_BYTES * n_hidden + max(dividing, trying)
+    return int(CELL_BYTES * n_hidden + max(dividing, trying))
 
 
 def available() -> int | None:
