@@ -63,32 +63,32 @@ def moments_of(levels: Array, weight: Array, diffused: Array, received: Array, w
     return Moments(by_level(weight), *(by_level(left * right) for left, right in pairs))
 
 
-def fit(moments: Moments, beta: float | None = None) -> Fit:
+def fit(moments: Moments, beta: float | None = None, prior_units: float = PRIOR_UNITS) -> Fit:
     """The best reliability and beta together, or the best reliability for a given beta.
 
-    Few hidden units would be followed too far, so each hop also holds `PRIOR_UNITS` average ones that say what all hops
+    Few hidden units would be followed too far, so each hop also holds `prior_units` average ones that say what all hops
     say together, and all hops together hold as many that say 0.
     """
-    n_units = max(float(moments.units.sum()), 1.0)
+    share = prior_units / max(float(moments.units.sum()), 1.0)
     found = 0.0 if beta is None else beta
-    kappa = _kappa(moments, found, n_units)
+    kappa = _kappa(moments, found, share)
     for _ in range(ROUNDS if beta is None else 0):
         slope = float((kappa * moments.cy - kappa**2 * moments.dc).sum())
         # the prior does not shrink with kappa: else beta could grow without bound where kappa vanishes
-        curve = float(((kappa**2 + PRIOR_UNITS / n_units) * moments.cc).sum())
+        curve = float(((kappa**2 + share) * moments.cc).sum())
         better = max(0.0, slope / curve) if curve > 0 else 0.0
         settled = abs(better - found) <= 1e-4 * max(1.0, found)
         found = better
-        kappa = _kappa(moments, found, n_units)
+        kappa = _kappa(moments, found, share)
         if settled:
             break
     return Fit(kappa, found)
 
 
-def _kappa(moments: Moments, beta: float, n_units: float) -> Array:
+def _kappa(moments: Moments, beta: float, share: float) -> Array:
     weight = moments.dd + 2 * beta * moments.dc + beta**2 * moments.cc
     product = moments.dy + beta * moments.cy
-    prior = PRIOR_UNITS * float(weight.sum()) / n_units
+    prior = share * float(weight.sum())
     seen = np.flatnonzero(weight > 0)
     if not len(seen) or prior <= 0:
         return np.append(1.0, np.zeros(LEVELS - 1))
