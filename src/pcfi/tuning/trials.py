@@ -21,6 +21,7 @@ from pcfi.tuning.spreads import Typical, spreads
 Array = npt.NDArray[Any]
 
 LOOSE = 1e-2  # settled enough to compare parameters, in units of a channel's range
+FEW_KNOWN = 30  # cells of a channel
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +54,8 @@ class Bench:
     unit : ndarray
         Range of its channel in the whole problem.
     spread : ndarray
-        Spread of its channel from what the fold leaves known.
+        Spread of its channel: from what the fold leaves known where that is little, so that a hidden cell has no part
+        in what its own error is measured in; else from all that is known, as it will be when missing cells are filled.
     silent : ndarray of bool
         Whether all of that is 0.
     mean : ndarray
@@ -115,7 +117,8 @@ def prepare_bench(fold: Fold, whole: Whole, *, progress: bool = False) -> Bench:
     problem = fold.problem
     squares = whole.squares_without(fold)
     means = shrunken_means(problem.channels, squares).values
-    spread = spreads(problem.channels, squares, whole.typical)
+    few = problem.channels.n_known < FEW_KNOWN
+    spread = np.where(few, spreads(problem.channels, squares, whole.typical), whole.spread)
     hops = count_hops(problem, progress=progress)
     codes = hops.codes[fold.nodes, hops.patterns[fold.channels]]
     reached = codes <= hops.n_levels
