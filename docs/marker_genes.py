@@ -39,7 +39,7 @@ def hidden_counts(cells: anndata.AnnData, rate: float) -> dict[str, float]:
     trial = anndata.AnnData(np.where(hidden, np.float32(np.nan), truth), obsp=dict(cells.obsp))
     filled = {}
     for method in ("pcfi", "mean"):
-        pcfi.anndata.impute(trial, method=method, alpha=0.5)
+        pcfi.anndata.impute(trial, method=method)
         filled[method] = trial.layers["pcfi"]
     walk = sparse.csr_array(cells.obsp["connectivities"]) + sparse.eye_array(len(truth))
     walk = sparse.diags_array(1 / walk.sum(axis=1)) @ walk
@@ -53,7 +53,7 @@ def draw(cells: anndata.AnnData, rate: float = 0.7) -> None:
     measured = cells[:, list(MARKERS)].copy()
     truth = measured.X.toarray()
     measured.X = np.where(np.random.default_rng(0).random(truth.shape) < rate, np.float32(np.nan), truth)
-    pcfi.anndata.impute(measured, alpha=0.5)
+    pcfi.anndata.impute(measured)
     rows = {
         "measured": truth,
         f"{rate:.0%} hidden": measured.X,

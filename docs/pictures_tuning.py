@@ -62,12 +62,15 @@ def expected_and_actual(axis: plt.Axes, tuned: pcfi.Imputation, truth: np.ndarra
 
 def coverage(axis: plt.Axes, tuned: pcfi.Imputation, truth: np.ndarray, missing: np.ndarray) -> None:
     wanted = np.linspace(0.1, 0.95, 18)
+    heard = missing & (~missing & (truth > 0)).any(axis=0)
     found = []
     for share in wanted:
         low, high = tuned.interval(float(share))
-        found.append(((low <= truth) & (truth <= high))[missing].mean())
+        inside = (low <= truth) & (truth <= high)
+        found.append((inside[missing].mean(), inside[heard].mean()))
     axis.plot([0, 1], [0, 1], "--", color="#888888", label="as promised")
-    axis.plot(wanted, found, "o-", color=GREEN, label="on the removed pixels")
+    axis.plot(wanted, [every for every, _ in found], "o-", color=GREEN, label="all removed pixels")
+    axis.plot(wanted, [some for _, some in found], "^-", color=ORANGE, label="where not all known are 0")
     axis.set(title="Coverage of intervals", xlabel="coverage promised", ylabel="coverage found")
     axis.legend()
 

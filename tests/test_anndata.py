@@ -28,7 +28,7 @@ every_kind = pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, spa
 @every_kind
 def test_zeros_may_count_as_missing(kind):
     adata, counts = cells(kind)
-    pcfi.anndata.impute(adata, zeros_missing=True, alpha=0.5)
+    pcfi.anndata.impute(adata, zeros_missing=True, alpha=0.5, beta=0.0)
     expected = pcfi.impute(counts, adata.obsp["connectivities"], known=counts != 0, beta=0.0, alpha=0.5)
     np.testing.assert_array_equal(adata.layers["pcfi"], expected.values)
     np.testing.assert_array_equal(adata.layers["pcfi_confidence"], expected.confidence)
@@ -39,7 +39,9 @@ def test_zeros_may_count_as_missing(kind):
 def test_x_is_left_alone(kind):
     adata, counts = cells(kind)
     graph = adata.obsp["connectivities"].copy()
-    added = pcfi.anndata.impute(adata, zeros_missing=True, genes=["g1"], copy=True, key_added="mine", alpha=0.5)
+    added = pcfi.anndata.impute(
+        adata, zeros_missing=True, genes=["g1"], copy=True, key_added="mine", alpha=0.5, beta=0.0
+    )
     assert not adata.layers
     assert set(added.layers) == {"mine", "mine_confidence"}
     for one in (adata, added):
@@ -51,7 +53,7 @@ def test_x_is_left_alone(kind):
 @pytest.mark.parametrize("genes", [["g6", "g2"], np.isin(np.arange(8), [2, 6])])
 def test_chosen_genes_are_filled_from_themselves_alone(kind, genes):
     adata, counts = cells(kind)
-    pcfi.anndata.impute(adata, zeros_missing=True, genes=genes, alpha=0.5)
+    pcfi.anndata.impute(adata, zeros_missing=True, genes=genes, alpha=0.5, beta=0.0)
     chosen = [2, 6]
     expected = pcfi.impute(
         counts[:, chosen], adata.obsp["connectivities"], known=counts[:, chosen] != 0, beta=0.0, alpha=0.5
@@ -72,7 +74,7 @@ def test_nan_is_missing_and_a_layer_can_be_read():
     adata, counts = cells()
     counts[::3, 1] = np.nan
     adata.layers["measured"] = counts
-    pcfi.anndata.impute(adata, "measured", alpha=0.5)
+    pcfi.anndata.impute(adata, "measured", alpha=0.5, beta=0.0)
     expected = pcfi.impute(counts, adata.obsp["connectivities"], beta=0.0, alpha=0.5).values
     np.testing.assert_array_equal(adata.layers["pcfi"], expected)
 
@@ -80,12 +82,12 @@ def test_nan_is_missing_and_a_layer_can_be_read():
 def test_nothing_missing_is_said():
     adata, _ = cells()
     with pytest.warns(pcfi.PcfiWarning, match="nothing is missing in X: pass zeros_missing=True"):
-        pcfi.anndata.impute(adata, alpha=0.5)
+        pcfi.anndata.impute(adata, alpha=0.5, beta=0.0)
 
 
 def test_what_is_added_can_be_written_to_a_file(tmp_path):
     adata, _ = cells(sparse.csr_matrix)
-    pcfi.anndata.impute(adata, zeros_missing=True, genes=["g1", "g2"], alpha=0.5)
+    pcfi.anndata.impute(adata, zeros_missing=True, genes=["g1", "g2"], alpha=0.5, beta=0.0)
     adata.write_h5ad(tmp_path / "cells.h5ad")
     again = anndata.read_h5ad(tmp_path / "cells.h5ad")
     np.testing.assert_array_equal(again.layers["pcfi"].toarray(), adata.layers["pcfi"].toarray())
@@ -98,7 +100,7 @@ def test_what_does_not_fit_into_memory_is_refused_before_it_is_tried(monkeypatch
     adata.obsp["connectivities"] = sparse.csr_matrix((3_000, 3_000), dtype=np.float32)
     monkeypatch.setattr(pcfi.anndata, "_free_memory", lambda: 0.5e9)
     with pytest.raises(pcfi.FeatureError, match=r"20,000 genes of 3,000 cells would take about 0.8 GB, but 0.5 GB"):
-        pcfi.anndata.impute(adata, zeros_missing=True, alpha=0.5)
+        pcfi.anndata.impute(adata, zeros_missing=True, alpha=0.5, beta=0.0)
 
 
 REFUSED = {
@@ -134,6 +136,22 @@ def test_hidden_counts_of_blood_cells_are_found_again_better_than_by_the_mean():
     )
     errors = {}
     for method in ("pcfi", "mean"):
-        pcfi.anndata.impute(adata, method=method, alpha=0.5)
+        pcfi.anndata.impute(adata, method=method)
         errors[method] = np.sqrt(np.mean((adata.layers["pcfi"] - expression)[hidden] ** 2))
-    assert errors["pcfi"] < 0.95 * errors["mean"]
+    assert errors["pcfi"] < 0.9 * errors["mean"]
+
+
+def test_genes_share_unless_there_are_too_many(monkeypatch):
+    rng = np.random.default_rng(0)
+    angle = np.linspace(0, 2 * np.pi, 60)
+    waves = np.sin(angle[:, None] + [0.0, 0.1, 0.2]) + 0.3 * rng.normal(size=(60, 3))
+    adata = anndata.AnnData(np.where(rng.random((60, 3)) < 0.5, np.nan, waves))
+    ring = sparse.diags_array([1.0] * 59, offsets=1, shape=(60, 60), format="csr")
+    adata.obsp["connectivities"] = ring + ring.T
+    pcfi.anndata.impute(adata)
+    tuned = pcfi.impute(adata.X, adata.obsp["connectivities"])
+    np.testing.assert_array_equal(adata.layers["pcfi"], tuned.values)
+    assert adata.uns["pcfi"]["beta"] == tuned.beta > 0
+    monkeypatch.setattr(pcfi.anndata, "MOST_SHARING", 2)
+    pcfi.anndata.impute(adata)
+    assert adata.uns["pcfi"]["beta"] == 0

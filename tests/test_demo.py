@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from pyarrow import csv
+from threadpoolctl import threadpool_limits
 from typer.testing import CliRunner
 
 from pcfi import demo
@@ -46,3 +47,10 @@ def test_pcfi_has_the_smallest_error_on_the_removed_pixels():
     assert min(errors, key=errors.get) == "pcfi"
     assert results["pcfi"].converged
     assert np.isfinite(results["pcfi"].values).all()
+
+
+def test_the_graph_of_the_digits_does_not_depend_on_the_number_of_threads():
+    usual = demo.load_digits().edges
+    with threadpool_limits(1, user_api="openmp"):
+        alone = demo.load_digits().edges
+    assert (usual != alone).nnz == 0

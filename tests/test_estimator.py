@@ -62,6 +62,40 @@ def test_without_a_graph_it_is_impute_on_the_graph_of_similar_rows():
     np.testing.assert_array_equal(imputer.transform(X), expected)
 
 
+def test_what_is_left_open_is_tuned_as_by_impute():
+    _, X = table(rate=0.4)
+    imputer = pcfi.PCFI()
+    values = imputer.fit_transform(X, graph=ring(len(X)))
+    expected = pcfi.impute(X, ring(len(X)))
+    np.testing.assert_array_equal(values, expected.values)
+    assert (imputer.alpha_, imputer.beta_) == (expected.alpha, expected.beta)
+    assert repr(imputer.tuning_) == repr(expected.tuning)
+
+
+def test_nothing_is_tuned_on_cells_that_the_graph_has_seen():
+    _, X = table()
+    imputer = pcfi.PCFI().fit(X)
+    assert (imputer.alpha_, imputer.beta_, imputer.tuning_) == (0.5, 0.0, None)
+    np.testing.assert_array_equal(imputer.transform(X), pcfi.PCFI(alpha=0.5, beta=0.0).fit_transform(X))
+
+
+def test_tuned_new_rows_are_drawn_towards_the_mean_as_the_reliability_says():
+    rng = np.random.default_rng(0)
+    X = np.where(rng.random((120, 7)) < 0.5, np.nan, 5 + rng.normal(size=(120, 7)))
+    new = np.where(rng.random((15, 7)) < 0.5, np.nan, 5 + rng.normal(size=(15, 7)))
+    links = sparse.random_array((15, 120), density=0.1, rng=rng, format="csr")
+    tuned = pcfi.PCFI(alpha="auto", beta=0.0, solver=TIGHT).fit(X, graph=ring(120))
+    plain = pcfi.PCFI(alpha=tuned.alpha_, beta=0.0, solver=TIGHT).fit(X, graph=ring(120))
+    kappa, means = tuned.tuning_.kappa, tuned.tuning_.means.values
+    nearest = [
+        plain.hops_[links.indices[a:b]].min(axis=0) + 1 for a, b in zip(links.indptr, links.indptr[1:], strict=False)
+    ]
+    hops = np.where(np.isnan(new), nearest, 0)
+    expected = means + kappa[hops] * (plain.transform(new, graph=links) - means)
+    np.testing.assert_allclose(tuned.transform(new, graph=links), expected)
+    assert kappa[1] < 0.9
+
+
 def test_nan_aware_neighbours_are_those_of_scikit_learn():
     _, X = table(rate=0.5)
     search = knn.RowSearch.among(X)
@@ -242,7 +276,8 @@ def test_edges_may_be_a_table_of_ids():
     edges = pd.DataFrame({"source": list("abcde"), "target": list("bcdef")})
     rows = np.stack([np.arange(1, 6), np.arange(5)])
     np.testing.assert_array_equal(
-        pcfi.PCFI().fit_transform(frame, graph=edges), pcfi.PCFI().fit_transform(X, graph=rows)
+        pcfi.PCFI(alpha=0.5, beta=0.0).fit_transform(frame, graph=edges),
+        pcfi.PCFI(alpha=0.5, beta=0.0).fit_transform(X, graph=rows),
     )
 
 

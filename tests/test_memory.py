@@ -52,5 +52,18 @@ def test_an_imputation_takes_about_what_it_says(solver, kind):
     assert 0.6 * said.total < peak < 1.2 * said.total
 
 
+@pytest.mark.parametrize("kind", ["uniform", "structural"])
+def test_tuning_takes_about_what_it_says(kind):
+    features, graph = large_problem(kind=kind), pcfi.prepare_graph(RING)
+    settings = Settings("pcfi", "auto", "auto", pcfi.UntilSettled(), None, "mean", False, True, False)
+    said = memory.needs(read_problem(features, graph), settings)
+    pcfi.impute(features[:300], pcfi.prepare_graph(RING[:, :299]))  # loads the kernels
+    tracemalloc.start()
+    pcfi.impute(features, graph)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert 0.6 * said.total < peak < 1.2 * said.total
+
+
 def test_what_is_available_is_known_here():
     assert memory.available() > 1 << 20

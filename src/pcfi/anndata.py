@@ -16,6 +16,8 @@ __all__ = ["impute"]
 
 Array = npt.NDArray[Any]
 
+MOST_SHARING = 5_000  # genes
+
 
 def impute(
     adata: Any,
@@ -26,7 +28,7 @@ def impute(
     zeros_missing: bool = False,
     key_added: str = "pcfi",
     copy: bool = False,
-    beta: float = 0.0,
+    beta: float | str | None = None,
     **options: Any,
 ) -> Any:
     """Fill missing values of cells from similar cells, into new layers.
@@ -50,11 +52,11 @@ def impute(
         status).
     copy : bool, default=False
         Whether to return a copy with the layers added, instead of adding them to `adata`.
-    beta : float, default=0.0
-        How strongly genes share with each other. What a gene receives adds up over all others, so with hundreds of
-        genes that go together even 0.1 is far too much; hence none by default.
+    beta : float or "auto", default=None
+        How strongly genes share with each other, as in `pcfi.impute`. None is "auto" for up to 5,000 genes and 0 for
+        more, because time and memory for sharing grow with their square.
     **options
-        Further parameters of `pcfi.impute`, such as `alpha`.
+        Further parameters of `pcfi.impute`, such as `alpha`, which is "auto" by default.
 
     Returns
     -------
@@ -66,7 +68,7 @@ def impute(
     >>> from scipy import sparse
     >>> adata = anndata.AnnData(np.array([[1.0], [0.0], [3.0]]))
     >>> adata.obsp["connectivities"] = sparse.csr_array([[0, 1, 0], [1, 0, 1], [0, 1, 0]])
-    >>> pcfi.anndata.impute(adata, zeros_missing=True, alpha=0.5)
+    >>> pcfi.anndata.impute(adata, zeros_missing=True, alpha=0.5, beta=0.0)
     >>> adata.layers["pcfi"].ravel()
     array([1., 2., 3.])
     """
@@ -78,6 +80,8 @@ def impute(
     _check_memory(adata, matrix, chosen)
     part = _dense(matrix if chosen is None else matrix[:, chosen])
     known = (part != 0) & ~np.isnan(part) if zeros_missing else None
+    if beta is None:
+        beta = "auto" if part.shape[1] <= MOST_SHARING else 0.0
     result = impute_features(part, graph, known=known, beta=beta, **options)
     if result.n_missing == 0:
         where = "X" if layer is None else f"layers[{layer!r}]"

@@ -36,11 +36,12 @@ def load_digits(seed: int = 0) -> Digits:
     """Scikit-learn's digits; each is linked to its nearest neighbours among the full images."""
     load("sklearn", "the demo", "demo")
     from sklearn.datasets import load_digits as load_images
-    from sklearn.neighbors import kneighbors_graph
+    from sklearn.neighbors import NearestNeighbors
 
     data = load_images()
     images = data.data.astype(np.float32)
-    edges = kneighbors_graph(images, NEIGHBOURS)
+    # a tree: which of equally distant images counts as near would otherwise depend on the number of OpenMP threads
+    edges = NearestNeighbors(n_neighbors=NEIGHBOURS, algorithm="kd_tree").fit(images).kneighbors_graph()
     keep = np.random.default_rng(seed).random(len(images)) >= MISSING_RATE
     return Digits(images, data.target, edges, np.broadcast_to(keep[:, None], images.shape))
 

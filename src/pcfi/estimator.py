@@ -1,6 +1,8 @@
 """scikit-learn: `PCFI`, a transformer that fills a table from a graph of its rows, given or made by similarity."""
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from numbers import Integral
 from typing import Any
 
@@ -16,6 +18,8 @@ from pcfi.optional import load
 from pcfi.result import Imputation
 from pcfi.solvers import Solver, UntilSettled
 from pcfi.tables import number_nodes
+from pcfi.tuning import Tuning
+from pcfi.tuning.choice import DEFAULT_ALPHA
 
 load("sklearn", "pcfi.PCFI", "sklearn")
 
@@ -47,11 +51,13 @@ class PCFI(TransformerMixin, BaseEstimator):
         with the mean, and later what has been filled in, in missing cells.
     n_refinements : int, default=1
         How often similar rows are looked for again, among the rows filled so far.
-    alpha : float, default=0.5
-        Confidence in a value falls by this factor with every hop, see `pcfi.impute`.
-    beta : float, default=0.0
-        How strongly columns share what they know with each other. 0: not at all, which is safe for tables with any
-        number of columns; with some ten columns 0.01 may do a little better.
+    alpha : float or "auto", default="auto"
+        Confidence in a value falls by this factor with every hop, see `pcfi.impute`. "auto" chooses it, and calibrates
+        values, where a graph is passed. It is 0.5 for the graph of similar rows: that has seen the cells that would be
+        hidden to learn from, so they would teach too much trust.
+    beta : float or "auto", default="auto"
+        How strongly columns share what they know with each other. "auto" likewise chooses it, or is 0, not at all,
+        which is safe for tables with any number of columns; with some ten columns 0.01 may do a little better.
     solver : FixedSteps or UntilSettled, default=None
         None: `UntilSettled()`.
     standardize : bool, default=True
@@ -69,12 +75,15 @@ class PCFI(TransformerMixin, BaseEstimator):
     ----------
     alpha_, beta_ : float
         The parameters used.
+    tuning_ : Tuning or None
+        What "auto" found, and what spoke for it.
     confidence_, hops_ : ndarray of shape (n_rows, n_columns kept)
         Of the rows that were fitted; see `pcfi.Imputation`.
     n_iter_ : int
         Diffusion steps.
     graph_ : Graph
-        The graph of the fitted rows: `pcfi.impute(X, imputer.graph_, ...)` gives the same values.
+        The graph of the fitted rows: `pcfi.impute(X, imputer.graph_, ...)` with the same parameters gives the same
+        values.
     indicator_ : MissingIndicator or None
     n_features_in_ : int
     feature_names_in_ : ndarray of str
@@ -103,8 +112,8 @@ class PCFI(TransformerMixin, BaseEstimator):
         *,
         metric: Any = "nan_euclidean",
         n_refinements: int = 1,
-        alpha: float = 0.5,
-        beta: float = 0.0,
+        alpha: float | str = "auto",
+        beta: float | str = "auto",
         solver: Solver | None = None,
         standardize: bool = True,
         unreachable: str = "mean",
@@ -150,16 +159,28 @@ class PCFI(TransformerMixin, BaseEstimator):
         self._search = RowSearch.among(features, self.metric)
         self._reach: Array | None = None
         self.graph_ = self._similar_rows(features) if graph is None else self._prepare(graph, len(X))
-        self.alpha_, self.beta_ = float(self.alpha), float(self.beta)
+        self.alpha_, self.beta_ = _untuned(self.alpha, DEFAULT_ALPHA), _untuned(self.beta, 0.0)
+        self.tuning_: Tuning | None = None
         if features.shape[1] == 0:
             self._values, self.confidence_, self.hops_, self.n_iter_ = features, features, features.astype(np.int32), 0
             return self
-        result = self._impute(features, self.graph_)
+        chosen = (self.alpha_, self.beta_) if graph is None else (self.alpha, self.beta)
+        result = self._impute(features, self.graph_, *chosen)
         self._values, self.n_iter_ = result.values, result.steps
         self.confidence_, self.hops_ = result.confidence, result.hops
-        diffused = result if result.beta == 0 else self._impute(features, self.graph_, beta=0.0)
+        self.alpha_, self.beta_, self.tuning_ = result.alpha, result.beta, result.tuning
+        diffused = result
+        if result.beta != 0 or result.tuning is not None:
+            with _without_a_word():
+                diffused = self._impute(features, self.graph_, self.alpha_, 0.0)
         self._settled = Settled(
-            diffused.values, result.hops, self._fallback(features), self.alpha_, self.beta_, bool(self.standardize)
+            diffused.values,
+            result.hops,
+            self._fallback(features, result.tuning),
+            self.alpha_,
+            self.beta_,
+            bool(self.standardize),
+            result.tuning,
         )
         return self
 
@@ -207,12 +228,12 @@ class PCFI(TransformerMixin, BaseEstimator):
             if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
                 raise ParameterError(f"{name} must be a whole number of at least {least}, got {value!r}")
 
-    def _impute(self, features: Array, graph: Graph, beta: float | None = None) -> Imputation:
+    def _impute(self, features: Array, graph: Graph, alpha: Any, beta: Any) -> Imputation:
         return impute(
             features,
             graph,
-            alpha=self.alpha,
-            beta=self.beta if beta is None else beta,
+            alpha=alpha,
+            beta=beta,
             solver=UntilSettled() if self.solver is None else self.solver,
             standardize=self.standardize,
             unreachable=self.unreachable,
@@ -235,24 +256,24 @@ class PCFI(TransformerMixin, BaseEstimator):
             return prepare_graph(np.empty((2, 0), dtype=np.int64), n_rows)
         found = self._search.first(self.n_neighbors)
         for _ in range(self.n_refinements if np.isnan(features).any() else 0):
-            found = self._search.again(self.n_neighbors, self._diffuse(features, self._linked(*found)))
+            found = self._search.again(self.n_neighbors, self._first_fill(features, self._linked(*found)))
         return self._linked(*found)
 
     def _linked(self, nearest: Array, distances: Array) -> Graph:
         self._reach = reach(distances)
         return prepare_graph(link(nearest, distances, self._reach, len(nearest)), len(nearest))
 
-    def _diffuse(self, features: Array, graph: Graph) -> Array:
-        """A first fill, for the search: every cell gets a value, without a word about it."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PcfiWarning)
-            return np.asarray(impute(features, graph, alpha=self.alpha, beta=0.0).values)
+    def _first_fill(self, features: Array, graph: Graph) -> Array:
+        """For the search: every cell gets a value."""
+        with _without_a_word():
+            return np.asarray(impute(features, graph, alpha=_untuned(self.alpha, DEFAULT_ALPHA), beta=0.0).values)
 
-    def _fallback(self, features: Array) -> Array:
+    def _fallback(self, features: Array, tuning: Tuning | None) -> Array:
         """What an unreachable cell of a new row gets."""
         if self.unreachable == "nan":
             return np.full(features.shape[1], np.nan)
-        return np.where(np.isfinite(self._search.mean) & (self.unreachable == "mean"), self._search.mean, 0.0)
+        mean = self._search.mean if tuning is None else tuning.means.values
+        return np.where(np.isfinite(mean) & (self.unreachable == "mean"), mean, 0.0)
 
     def _fill_new(self, features: Array, graph: Any) -> Array:
         if features.shape[1] == 0 or not np.isnan(features).any():
@@ -267,6 +288,19 @@ class PCFI(TransformerMixin, BaseEstimator):
 
     def _links(self, nearest: Array, distances: Array) -> Any:
         return link(nearest, distances, self._reach, len(self._values))
+
+
+def _untuned(value: Any, default: float) -> Any:
+    """A parameter where nothing can be tuned."""
+    return default if isinstance(value, str) and value == "auto" else value
+
+
+@contextmanager
+def _without_a_word() -> Iterator[None]:
+    """Nothing is warned of twice, nor about what only serves the search."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PcfiWarning)
+        yield
 
 
 def _read_links(graph: Any, shape: tuple[int, int]) -> Any:

@@ -16,6 +16,10 @@ from pcfi.solvers import FixedSteps
 
 WORTH_A_LOOK = 1 << 25  # bytes below which nobody runs out of memory
 
+# what tuning keeps of a hidden cell (place, truth, hops, mean and unit, and what each alpha filled in), and what it
+# takes to divide the known cells into parts, per node of a pattern and per known one
+CELL_BYTES, PATTERN_BYTES, UNIT_BYTES = 160, 7, 16
+
 
 @dataclass(frozen=True)
 class Needs:
@@ -50,7 +54,26 @@ def needs(problem: Problem, settings: Settings) -> Needs:
     if settings.method in ("pcfi", "auto") and settings.beta != 0 and n_patterns > 1:
         n_active = int(np.count_nonzero(~problem.channels.silent))
         working = max(working, n_active**2 * (8 + problem.values.itemsize))
-    return Needs(values, n_nodes * n_patterns, working)
+    hops = n_nodes * n_patterns
+    if settings.method in ("pcfi", "auto") and settings.aim == "values":
+        working = max(working, _for_tuning(problem, working) - values - hops)
+    return Needs(values, hops, working)
+
+
+def _for_tuning(problem: Problem, working: int) -> int:
+    """Bytes that tuning allocates: folds with masks and hops of their own, hidden cells, and one filled array."""
+    from pcfi.tuning.choice import FOLDS
+    from pcfi.tuning.hiding import FEW_UNITS, MOST_CELLS, PARTS
+
+    channels, (n_nodes, n_channels) = problem.channels, problem.values.shape
+    n_known = channels.n_known[channels.representatives]
+    n_units = int(n_known.sum())
+    n_folds = PARTS if n_units <= FEW_UNITS else FOLDS
+    mask, patterns = n_nodes * n_channels, n_nodes * len(n_known)
+    n_hidden = n_folds * min(int(channels.n_known.sum()) // PARTS, MOST_CELLS)
+    dividing = (n_folds + 1) * mask + PATTERN_BYTES * patterns + UNIT_BYTES * n_units
+    trying = n_folds * (mask + patterns) + problem.values.nbytes + working
+    return int(CELL_BYTES * n_hidden + max(dividing, trying))
 
 
 def available() -> int | None:

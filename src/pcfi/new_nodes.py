@@ -5,7 +5,8 @@ links, xi and X-hat the confidence and the diffused values of the nodes that are
 
     x_i = sum_j w_ij xi_j x_j / sum_j w_ij xi_j,      one hop farther than the nearest of its links
 
-and its channels then share with the channel means and correlations of the nodes that are there (stage 2).
+and its channels then share with the channel means and correlations of the nodes that are there (stage 2). Calibrated
+values are drawn towards the channel's mean as far as their number of hops proved unreliable.
 """
 
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pcfi.hops import UNREACHABLE
+from pcfi.tuning import Tuning
 
 Array = npt.NDArray[Any]
 
@@ -34,6 +36,8 @@ class Settled:
         What an unreachable cell of each channel gets.
     alpha, beta : float
     standardize : bool
+    tuning : Tuning or None
+        What calibrated values are drawn by.
     """
 
     values: Array
@@ -42,6 +46,7 @@ class Settled:
     alpha: float
     beta: float
     standardize: bool
+    tuning: Tuning | None = None
 
     def fill(self, features: Array, links: Any) -> Array:
         """The rows of `features` with their missing cells filled; `links` are sparse similarities (new x there)."""
@@ -57,9 +62,10 @@ class Settled:
             received = np.divide(links[rows] @ carried, weight, out=np.zeros_like(weight), where=reached)
             missing = np.isnan(features[rows])
             filled = np.where(missing, np.where(reached, received, self.fallback), features[rows])
-            if mixing is not None:
+            if mixing is not None or self.tuning is not None:
                 hops = np.where(missing, self._hops_behind(links[rows]), 0)
-                filled = _share(filled, hops, self.alpha, *mixing)
+                filled = filled if mixing is None else _share(filled, hops, self.alpha, *mixing)
+                filled = filled if self.tuning is None else _draw(filled, hops, self.tuning)
             out[rows] = np.where(missing, filled, features[rows])
         return out
 
@@ -93,3 +99,9 @@ def _share(filled: Array, hops: Array, alpha: float, mean: Array, mixing: Array)
     confidence = np.where(hops == UNREACHABLE, 0.0, float(alpha) ** np.minimum(hops, 2**20))
     received = (confidence * (filled - mean)) @ mixing
     return np.asarray(np.where(hops == UNREACHABLE, filled, filled + (1 - confidence) * received))
+
+
+def _draw(filled: Array, hops: Array, tuning: Tuning) -> Array:
+    """Calibrated values; unreachable cells stay as they are."""
+    kept = np.where(hops == UNREACHABLE, 1.0, tuning.kappa[np.minimum(hops, len(tuning.kappa) - 1)])
+    return np.asarray(tuning.means.values + kept * (filled - tuning.means.values))

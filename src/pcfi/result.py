@@ -113,12 +113,13 @@ class Imputation:
         """
         if self._hops is None or self._calibration is None:
             return None
-        return self._in_units(self._calibration.factors(self._hops.n_levels), self._calibration, self._hops)
+        return self._in_units(self._calibration.factors(self._hops.n_levels), self._calibration.scale, self._hops)
 
     def interval(self, coverage: float = 0.9) -> tuple[Any, Any]:
         """Lowest and highest value of every cell: the truth is between them with a probability of `coverage`.
 
-        Learned from known cells that were hidden. Known cells have their value twice.
+        Learned from known cells that were hidden. Known cells have their value twice; channels without any known value
+        have intervals without an end.
         """
         if not 0 < coverage < 1:
             raise ParameterError(f"coverage must be a number between 0 and 1 (both excluded), got {coverage!r}")
@@ -128,13 +129,13 @@ class Imputation:
                 "or objective='values', method 'pcfi' and enough known cells"
             )
         widths = self._calibration.half_widths(self._hops.n_levels, coverage)
-        half = self._in_units(widths, self._calibration, self._hops)
+        half = self._in_units(widths, self._calibration.reach, self._hops)
         return self.values - half, self.values + half
 
-    def _in_units(self, by_code: Array, calibration: Calibration, hops: Hops) -> Any:
+    def _in_units(self, by_code: Array, scale: Any, hops: Hops) -> Any:
         """What a table by hops code says about every cell, times its channel's scale, in the caller's container."""
         table = hops.look_up(by_code)
-        scale = calibration.scale if isinstance(table, np.ndarray) else tensors.beside(table, calibration.scale)
+        scale = scale if isinstance(table, np.ndarray) else tensors.beside(table, scale)
         return self._wrap((table * scale).astype(self._dtype) if isinstance(table, np.ndarray) else table * scale)
 
     @property

@@ -15,7 +15,7 @@ from pcfi.problem import SMALL, Problem
 
 Array = npt.NDArray[Any]
 
-ROWS_AT_A_TIME = 1024
+CELLS_AT_A_TIME = 1 << 16
 
 
 class CompiledEngine:
@@ -82,12 +82,18 @@ class CompiledEngine:
             out[hops.codes[:, hops.patterns[channel]] > hops.n_levels, channel] = fill[channel]
 
     def shrink(self, hops: Hops, kept: Array, means: Array, out: Array) -> None:
-        """A block of rows at a time."""
-        for start in range(0, len(out), ROWS_AT_A_TIME):
-            rows = slice(start, start + ROWS_AT_A_TIME)
-            share_kept = kept[np.minimum(hops.codes[rows], hops.n_levels + 1)][:, hops.patterns]
-            drawn = means + share_kept * (out[rows] - means)
-            np.copyto(out[rows], drawn.astype(out.dtype), where=share_kept < 1)
+        """A block of rows at a time, small enough for the cache."""
+        size = max(1, CELLS_AT_A_TIME // max(out.shape[1], 1))
+        one_pattern = hops.codes.shape[1] == 1
+        for start in range(0, len(out), size):
+            rows = slice(start, start + size)
+            share_kept = kept[np.minimum(hops.codes[rows], hops.n_levels + 1)]
+            if not one_pattern:
+                share_kept = share_kept[:, hops.patterns]
+            drawn = out[rows] - means
+            drawn *= share_kept
+            drawn += means
+            np.copyto(out[rows], drawn, where=share_kept < 1, casting="same_kind")
 
     def channel_means(self, out: Array) -> Array:
         """In float64."""

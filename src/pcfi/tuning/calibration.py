@@ -1,11 +1,16 @@
 """From confidence to numbers one can act on: expected error and prediction intervals, learned from hidden cells.
 
-A hidden cell's error is measured in units of its channel's range. Two things tell how large it will be: the channel, by
-the mean error of its hidden cells, drawn towards that of all channels where there are few; and the hops, by an isotonic
-regression (confidence falls with hops, so the expected error never falls). The score of a hidden cell is its error over
-what the other folds would have expected; an interval is the expected error times a quantile of the scores of cells with
-about as many hops (split conformal prediction). With few hidden nodes even that quantile is uncertain, so it is taken
-as high as needed for the intervals of each fold, made from the others, to cover what they should.
+A hidden cell's error is measured in units of its channel's spread, as known without that cell (`spreads`). Two things
+tell how large it will be: the channel, by the mean error of its hidden cells, and the hops, by an isotonic regression
+(confidence falls with hops, so the expected error never falls); both are drawn towards that of all cells where there
+are few. The score of a hidden cell is its error over what the other folds would have expected; an interval is the
+expected error times a quantile of the scores of cells with about as many hops (split conformal prediction). With few
+hidden nodes even that quantile is uncertain, so it is taken as high as needed for the intervals of each fold, made from
+the others, to cover what they should.
+
+Channels whose known values are all 0 stand aside: nearly all their cells are 0 and filled exactly, and would make the
+quantile small for all others. They have one expected error together. About a channel without a known value nothing can
+be learned: its intervals have no end.
 """
 
 from collections.abc import Sequence
@@ -15,11 +20,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pcfi.problem import Channels
 from pcfi.tuning.moments import LEVELS
 
 Array = npt.NDArray[Any]
 
-PRIOR_CELLS = 10.0  # that say "as in all channels" about the error of a channel
+PRIOR_CELLS = 10.0  # that say "as everywhere" about the error of a channel, and of a number of hops
 CELLS_IN_GROUP = 500  # for a number of hops to have quantiles of its own
 MOST_SCORES = 10_000  # kept of a group in a fold, evenly spaced in rank
 CAUTION = np.linspace(0.0, 1.0, 21)
@@ -27,24 +33,41 @@ CAUTION = np.linspace(0.0, 1.0, 21)
 
 @dataclass(frozen=True, eq=False)
 class Errors:
-    """Errors in the hidden cells of a fold, in units of the channels' ranges: of the method, and of the mean."""
+    """Errors in the hidden cells of a fold, in units of the channels' spreads: of the method, and of the mean.
+
+    Levels are hops, LEVELS - 1 at most; `silent` tells whether all that the fold leaves known of the channel is 0.
+    """
 
     levels: Array
     channels: Array
+    silent: Array
     absolute: Array
     of_mean: Array
+
+    def at(self, chosen: Array) -> "Errors":
+        """Some of the cells."""
+        return Errors(*(part[chosen] for part in self._parts()))
+
+    @classmethod
+    def joined(cls, folds: "Sequence[Errors]") -> "Errors":
+        """The cells of all folds."""
+        return cls(*map(np.concatenate, zip(*(fold._parts() for fold in folds), strict=True)))
+
+    def _parts(self) -> tuple[Array, ...]:
+        return (self.levels, self.channels, self.silent, self.absolute, self.of_mean)
 
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """Expected error: of a channel, in its range, times a factor for the number of hops, of length LEVELS."""
+    """Expected error: of a channel, in its spread, times a factor for the number of hops, of length LEVELS."""
 
+    overall: float
     per_channel: Array
     by_hops: Array
 
     def of(self, errors: Errors) -> Array:
         """What is expected of the given cells."""
-        return np.asarray(self.per_channel[errors.channels] * self.by_hops[np.minimum(errors.levels, LEVELS - 1)])
+        return np.asarray(self.per_channel[errors.channels] * self.by_hops[errors.levels])
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +78,8 @@ class Calibration:
     ----------
     scale : ndarray, one per channel
         Mean absolute error of the channel, in the channel's own unit.
+    unseen : ndarray of bool, one per channel
+        Whether the channel has no known value.
     by_hops : ndarray of length LEVELS
         Factor for a number of hops.
     unreachable : float
@@ -66,6 +91,7 @@ class Calibration:
     """
 
     scale: Array
+    unseen: Array
     by_hops: Array
     unreachable: float
     groups: Array
@@ -81,47 +107,56 @@ class Calibration:
         """Half the width of an interval by hops code, in units of the channel's scale."""
         quantiles = np.array([_cautious_quantile(folds, coverage) for folds in self.scores])
         groups = self.groups[np.minimum(np.arange(n_levels + 2), LEVELS - 1)]
-        return np.asarray(self.factors(n_levels) * quantiles[groups])
+        widths = self.factors(n_levels) * quantiles[groups]
+        widths[-1] = max(widths[-1], np.finfo(np.float64).tiny)  # so that it has no end in a channel without one
+        return np.asarray(widths)
+
+    @property
+    def reach(self) -> Array:
+        """What half a width is to be multiplied with, by channel."""
+        return np.where(self.unseen, np.inf, self.scale)
 
 
-def calibrate(folds: Sequence[Errors], units: Array) -> Calibration:
-    """Learn from the folds; `units` are the ranges of all channels."""
-    total = _joined(folds)
-    expected = _expect(total, len(units))
+def calibrate(folds: Sequence[Errors], channels: Channels, spread: Array) -> Calibration:
+    """Learn from the folds; `channels` and their spreads are those of the whole problem."""
+    silent = Errors.joined(folds).at(np.concatenate([fold.silent for fold in folds]))
+    heard = [fold.at(~fold.silent) for fold in folds if not fold.silent.all()]
+    folds = heard if len(heard) > 1 else folds
+    total, n_channels = Errors.joined(folds), len(spread)
+    expected = _expect(total, n_channels)
     of_mean = total.of_mean.sum() / expected.per_channel[total.channels].sum()
     unreachable = max(float(of_mean), float(expected.by_hops[-1]))
-    groups = _groups(np.bincount(np.minimum(total.levels, LEVELS - 1), minlength=LEVELS))
+    groups = _groups(np.bincount(total.levels, minlength=LEVELS))
     scores: list[list[Array]] = [[] for _ in range(int(groups.max()) + 1)]
     for own in folds:
-        others = _expect(_joined([fold for fold in folds if fold is not own]), len(units))
+        others = _expect(Errors.joined([fold for fold in folds if fold is not own]), n_channels)
         relative = own.absolute / others.of(own)
-        group = groups[np.minimum(own.levels, LEVELS - 1)]
+        group = groups[own.levels]
         for number, kept in enumerate(scores):
             kept.append(_thinned(np.sort(relative[group == number])))
-    return Calibration(expected.per_channel * units, expected.by_hops, unreachable, groups, scores)
-
-
-def _joined(folds: Sequence[Errors]) -> Errors:
-    names = ("levels", "channels", "absolute", "of_mean")
-    return Errors(*(np.concatenate([getattr(fold, name) for fold in folds]) for name in names))
+    of_silent = _drawn(silent.absolute.sum(), len(silent.absolute), expected.overall)
+    scale = np.where(channels.silent, of_silent, expected.per_channel) * spread
+    return Calibration(scale, channels.n_known == 0, expected.by_hops, unreachable, groups, scores)
 
 
 def _expect(errors: Errors, n_channels: int) -> Expected:
     from scipy.optimize import isotonic_regression
 
-    levels = np.minimum(errors.levels, LEVELS - 1)
     overall = max(float(errors.absolute.mean()), np.finfo(np.float64).tiny)
-    counts = np.bincount(errors.channels, minlength=n_channels)
     sums = np.bincount(errors.channels, weights=errors.absolute, minlength=n_channels)
-    per_channel = (sums + PRIOR_CELLS * overall) / (counts + PRIOR_CELLS)
-    cells = np.bincount(levels, minlength=LEVELS)
-    seen = np.flatnonzero(cells)
-    of_channels = np.bincount(levels, weights=per_channel[errors.channels], minlength=LEVELS)[seen]
-    at_level = np.bincount(levels, weights=errors.absolute, minlength=LEVELS)[seen]
+    per_channel = _drawn(sums, np.bincount(errors.channels, minlength=n_channels), overall)
+    seen = np.unique(errors.levels)
+    of_channels = np.bincount(errors.levels, weights=per_channel[errors.channels])[seen] + PRIOR_CELLS * overall
+    at_level = np.bincount(errors.levels, weights=errors.absolute)[seen] + PRIOR_CELLS * overall
     monotone = isotonic_regression(at_level / of_channels, weights=of_channels).x
     # a number of hops that was not seen goes by the next smaller one that was
     place = np.maximum(np.searchsorted(seen, np.arange(LEVELS), side="right") - 1, 0)
-    return Expected(per_channel, np.maximum(monotone, 1e-12)[place])
+    return Expected(overall, per_channel, monotone[place])
+
+
+def _drawn(total: Any, count: Any, overall: float) -> Any:
+    """Means of errors, each drawn towards that of all cells."""
+    return (total + PRIOR_CELLS * overall) / (count + PRIOR_CELLS)
 
 
 def _groups(cells: Array) -> Array:

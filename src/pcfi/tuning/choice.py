@@ -12,9 +12,9 @@ from pcfi.problem import Problem
 from pcfi.progress import progress_bar
 from pcfi.tuning.calibration import Calibration, Errors, calibrate
 from pcfi.tuning.hiding import make_folds
-from pcfi.tuning.means import Means, ranges, shrunken_means, sums_of_squares
+from pcfi.tuning.means import Means, shrunken_means
 from pcfi.tuning.metrics import Metric
-from pcfi.tuning.moments import LEVELS, Fit, Moments, fit
+from pcfi.tuning.moments import LEVELS, PRIOR_UNITS, Fit, Moments, fit
 from pcfi.tuning.result import Tried, Tuning
 from pcfi.tuning.trials import Bench, Trial, Whole, prepare_bench, try_alpha
 
@@ -24,6 +24,7 @@ ALPHAS = (0.1, 0.3, 0.6, 0.9)  # with 1 channels cannot share, and otherwise it 
 FOLDS = 3  # each costs a diffusion per alpha
 FEWEST_UNITS = 5  # hidden nodes (cells, where cells are missing one by one) below which nothing can be learned
 FINALISTS = 2  # alphas that are tried on all folds
+CAUTIOUS_UNITS = (8.0, 32.0)  # instead of PRIOR_UNITS: what few hidden units say is followed less far
 DEFAULT_ALPHA, DEFAULT_BETA = 0.5, 0.1
 
 
@@ -52,13 +53,15 @@ class Judged:
     alpha: float
     fit: Fit
     filled: list[Array]  # calibrated values of each fold less the mean, in units, with a fit to the other folds
+    by_fold: Array
     error: float
     deviation: float
 
 
 def choose(problem: Problem, wishes: Wishes, rng: np.random.Generator) -> Tuning:
     """Alpha, beta and the reliability by hops for reconstructing values."""
-    benches = prepare_benches(problem, rng, progress=wishes.settings.progress)
+    whole = Whole.of(problem)
+    benches = prepare_benches(problem, whole, rng, progress=wishes.settings.progress)
     lacking = _lacking(benches)
     if lacking is not None:
         return _fallback(problem, wishes, lacking)
@@ -81,8 +84,8 @@ def choose(problem: Problem, wishes: Wishes, rng: np.random.Generator) -> Tuning
         n_hidden=sum(len(bench.wanted) for bench in benches),
         n_folds=len(benches),
         note="",
-        means=shrunken_means(problem.channels, sums_of_squares(problem)),
-        calibration=_calibration(problem, benches, best.filled),
+        means=shrunken_means(problem.channels, whole.squares),
+        calibration=_calibration(problem, whole, benches, best.filled),
     )
 
 
@@ -99,6 +102,7 @@ def _race(benches: list[Bench], alphas: Sequence[float], wishes: Wishes) -> list
                 for alpha in chosen:
                     trials[alpha].append(try_alpha(bench, alpha, wishes.settings, out))
                     advance(1)
+                del out  # before the next is made
             return trials
 
         trials = run(benches[:n_first], alphas)
@@ -106,31 +110,43 @@ def _race(benches: list[Bench], alphas: Sequence[float], wishes: Wishes) -> list
         judged.sort(key=lambda one: one.error)
         finalists = [one.alpha for one in judged[:FINALISTS]]
         more = run(benches[n_first:], finalists)
-    final = [judge(benches, trials[alpha] + more[alpha], wishes) for alpha in finalists]
-    return sorted(final, key=lambda one: one.error) + judged[FINALISTS:]
+    final = {alpha: judge(benches, trials[alpha] + more[alpha], wishes) for alpha in finalists}
+    best, *others = sorted(final.values(), key=lambda one: one.error)
+    return [_cautious(benches, trials[best.alpha] + more[best.alpha], wishes, best), *others, *judged[FINALISTS:]]
 
 
-def prepare_benches(problem: Problem, rng: np.random.Generator, *, progress: bool = False) -> list[Bench]:
+def _cautious(benches: list[Bench], trials: list[Trial], wishes: Wishes, bold: Judged) -> Judged:
+    """The most cautious fit whose error is not clearly larger than the smallest: by more than its standard error."""
+    fits = [bold, *(judge(benches, trials, wishes, units) for units in CAUTIOUS_UNITS)]
+    best = min(fits, key=lambda one: one.error)
+    for one in reversed(fits):
+        excess = one.by_fold - best.by_fold
+        if excess.mean() <= excess.std(ddof=1) / np.sqrt(len(excess)):
+            return one
+    return best
+
+
+def prepare_benches(problem: Problem, whole: Whole, rng: np.random.Generator, *, progress: bool = False) -> list[Bench]:
     """The folds, with what their trials share."""
     folds = make_folds(problem, rng, most=FOLDS)
-    whole = Whole.of(problem) if folds else None
-    benches = [prepare_bench(fold, whole, progress=progress) for fold in folds if whole is not None]
+    benches = [prepare_bench(fold, whole, progress=progress) for fold in folds]
     return [bench for bench in benches if len(bench.wanted)]
 
 
-def judge(benches: list[Bench], trials: list[Trial], wishes: Wishes) -> Judged:
+def judge(benches: list[Bench], trials: list[Trial], wishes: Wishes, prior_units: float = PRIOR_UNITS) -> Judged:
     """Fit reliability and beta, and estimate the error with fits that did not see the fold they are applied to."""
     moments = [bench.moments(trial) for bench, trial in zip(benches, trials, strict=True)]
     total = _total(moments)
     beta = wishes.beta if trials[0].alpha < 1 else 0.0
     filled = []
     for bench, trial, own in zip(benches, trials, moments, strict=True):
-        found = fit(total - own, beta)
+        found = fit(total - own, beta, prior_units)
         reliability = found.kappa[np.minimum(bench.levels, LEVELS - 1)]
         filled.append(reliability * (trial.diffused + found.beta * trial.received))
     compared = [bench.compared(values) for bench, values in zip(benches, filled, strict=True)]
     error, deviation = wishes.metric.over(compared)
-    return Judged(trials[0].alpha, fit(total, beta), filled, error, deviation)
+    by_fold = np.array([wishes.metric.of(*one) for one in compared])
+    return Judged(trials[0].alpha, fit(total, beta, prior_units), filled, by_fold, error, deviation)
 
 
 def _total(moments: list[Moments]) -> Moments:
@@ -140,13 +156,13 @@ def _total(moments: list[Moments]) -> Moments:
     return total
 
 
-def _calibration(problem: Problem, benches: list[Bench], filled: list[Array]) -> Calibration:
+def _calibration(problem: Problem, whole: Whole, benches: list[Bench], filled: list[Array]) -> Calibration:
     errors = []
     for bench, values in zip(benches, filled, strict=True):
-        ratio = bench.unit / bench.error_unit
+        ratio, levels = bench.unit / bench.spread, np.minimum(bench.levels, LEVELS - 1)
         parts = (np.abs(bench.wanted - values) * ratio, np.abs(bench.wanted) * ratio)
-        errors.append(Errors(bench.levels, bench.fold.channels, *parts))
-    return calibrate(errors, ranges(problem.channels))
+        errors.append(Errors(levels, bench.fold.channels, bench.silent, *parts))
+    return calibrate(errors, problem.channels, whole.spread)
 
 
 def _lacking(benches: list[Bench]) -> str | None:

@@ -63,42 +63,49 @@ def moments_of(levels: Array, weight: Array, diffused: Array, received: Array, w
     return Moments(by_level(weight), *(by_level(left * right) for left, right in pairs))
 
 
-def fit(moments: Moments, beta: float | None = None) -> Fit:
+def fit(moments: Moments, beta: float | None = None, prior_units: float = PRIOR_UNITS) -> Fit:
     """The best reliability and beta together, or the best reliability for a given beta.
 
-    Few hidden units would be followed too far, so each hop also holds `PRIOR_UNITS` average ones that say what all hops
+    Few hidden units would be followed too far, so each hop also holds `prior_units` average ones that say what all hops
     say together, and all hops together hold as many that say 0.
     """
-    n_units = max(float(moments.units.sum()), 1.0)
+    share = prior_units / max(float(moments.units.sum()), 1.0)
     found = 0.0 if beta is None else beta
-    kappa = _kappa(moments, found, n_units)
+    kappa = _kappa(moments, found, share)
     for _ in range(ROUNDS if beta is None else 0):
         slope = float((kappa * moments.cy - kappa**2 * moments.dc).sum())
         # the prior does not shrink with kappa: else beta could grow without bound where kappa vanishes
-        curve = float(((kappa**2 + PRIOR_UNITS / n_units) * moments.cc).sum())
+        curve = float(((kappa**2 + share) * moments.cc).sum())
         better = max(0.0, slope / curve) if curve > 0 else 0.0
         settled = abs(better - found) <= 1e-4 * max(1.0, found)
         found = better
-        kappa = _kappa(moments, found, n_units)
+        kappa = _kappa(moments, found, share)
         if settled:
             break
     return Fit(kappa, found)
 
 
-def _kappa(moments: Moments, beta: float, n_units: float) -> Array:
-    from scipy.optimize import isotonic_regression
-
+def _kappa(moments: Moments, beta: float, share: float) -> Array:
     weight = moments.dd + 2 * beta * moments.dc + beta**2 * moments.cc
     product = moments.dy + beta * moments.cy
-    prior = PRIOR_UNITS * float(weight.sum()) / n_units
+    prior = share * float(weight.sum())
     seen = np.flatnonzero(weight > 0)
     if not len(seen) or prior <= 0:
         return np.append(1.0, np.zeros(LEVELS - 1))
     pooled = float(np.clip(product.sum() / (weight.sum() + prior), 0.0, 1.0))
     ratio = (product[seen] + prior * pooled) / (weight[seen] + prior)
-    monotone = isotonic_regression(ratio, weights=weight[seen] + prior, increasing=False).x
+    monotone = _falling(ratio, weight[seen] + prior)
     # a number of hops that no hidden cell has gets the reliability of the next smaller one that some have
     place = np.maximum(np.searchsorted(seen, np.arange(LEVELS), side="right") - 1, 0)
     kappa = np.clip(monotone, 0.0, 1.0)[place]
     kappa[0] = 1.0
     return np.asarray(kappa)
+
+
+def _falling(ratio: Array, weights: Array) -> Array:
+    """The nearest values that never rise; asked for in every round, and mostly `ratio` itself."""
+    if (np.diff(ratio) <= 0).all():
+        return ratio
+    from scipy.optimize import isotonic_regression
+
+    return np.asarray(isotonic_regression(ratio, weights=weights, increasing=False).x)

@@ -15,7 +15,7 @@ from pcfi.tuning.choice import Wishes, choose, prepare_benches
 from pcfi.tuning.metrics import Metric, read_metric
 from pcfi.tuning.representation import choose_representation
 from pcfi.tuning.result import Tuning, seeded
-from pcfi.tuning.trials import Bench
+from pcfi.tuning.trials import Bench, Whole
 
 Array = npt.NDArray[Any]
 
@@ -70,7 +70,7 @@ def _best_method(problem: Problem, wishes: Wishes, tuning: Tuning, rng: np.rando
     """The method with the smallest error on the same hidden cells; "pcfi" if there are none."""
     if tuning.note:
         return "pcfi"
-    benches = prepare_benches(problem, rng)
+    benches = prepare_benches(problem, Whole.of(problem), rng)
     errors = {"pcfi": tuning.error}
     for method in RIVALS:
         plain = replace(wishes.settings, method=method, alpha=1.0, beta=0.0, unreachable="mean", progress=False)

@@ -16,12 +16,12 @@ from pcfi.solvers import FixedSteps, Solver, UntilSettled
 from pcfi.tuning.hiding import Fold
 from pcfi.tuning.means import ranges, shrunken_means, sums_of_squares
 from pcfi.tuning.moments import Moments, moments_of
+from pcfi.tuning.spreads import Typical, spreads
 
 Array = npt.NDArray[Any]
 
 LOOSE = 1e-2  # settled enough to compare parameters, in units of a channel's range
-
-FEW_KNOWN = 30
+FEW_KNOWN = 30  # cells of a channel
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,9 +53,11 @@ class Bench:
         Its part of a hidden unit, so that the cells of a unit sum to about 1.
     unit : ndarray
         Range of its channel in the whole problem.
-    error_unit : ndarray
-        What its error is measured in: `unit`, or, where a channel has so few known cells that the hidden one may have
-        made its range, the range of what the fold leaves known.
+    spread : ndarray
+        Spread of its channel: from what the fold leaves known where that is little, so that a hidden cell has no part
+        in what its own error is measured in; else from all that is known, as it will be when missing cells are filled.
+    silent : ndarray of bool
+        Whether all of that is 0.
     mean : ndarray
         Mean of its channel from what the fold leaves known.
     wanted : ndarray
@@ -67,7 +69,8 @@ class Bench:
     levels: Array
     weight: Array
     unit: Array
-    error_unit: Array
+    spread: Array
+    silent: Array
     mean: Array
     wanted: Array
 
@@ -87,16 +90,20 @@ class Bench:
 
 @dataclass(frozen=True, eq=False)
 class Whole:
-    """What all folds need to know about the whole problem: range, magnitude and sum of squares of each channel."""
+    """What all folds need to know about the whole problem: range, magnitude, sum of squares and spread of channels."""
 
     units: Array
     magnitudes: Array
     squares: Array
+    typical: Typical
+    spread: Array
 
     @classmethod
     def of(cls, problem: Problem) -> "Whole":
         """Look at the known cells once."""
-        return cls(ranges(problem.channels), problem.channels.magnitude, sums_of_squares(problem))
+        channels, squares = problem.channels, sums_of_squares(problem)
+        typical = Typical.of(channels, squares)
+        return cls(ranges(channels), channels.magnitude, squares, typical, spreads(channels, squares, typical))
 
     def squares_without(self, fold: Fold) -> Array:
         """Sums of squares of what the fold leaves known, in units of its magnitudes."""
@@ -108,7 +115,10 @@ class Whole:
 def prepare_bench(fold: Fold, whole: Whole, *, progress: bool = False) -> Bench:
     """Count the hops of a fold and work out what all its trials share; cells that no source reaches are dropped."""
     problem = fold.problem
-    means = shrunken_means(problem.channels, whole.squares_without(fold)).values
+    squares = whole.squares_without(fold)
+    means = shrunken_means(problem.channels, squares).values
+    few = problem.channels.n_known < FEW_KNOWN
+    spread = np.where(few, spreads(problem.channels, squares, whole.typical), whole.spread)
     hops = count_hops(problem, progress=progress)
     codes = hops.codes[fold.nodes, hops.patterns[fold.channels]]
     reached = codes <= hops.n_levels
@@ -116,10 +126,9 @@ def prepare_bench(fold: Fold, whole: Whole, *, progress: bool = False) -> Bench:
     mean, unit = means[fold.channels], whole.units[fold.channels]
     sizes = np.bincount(problem.channels.patterns)[problem.channels.patterns]
     weight = 1.0 / sizes[fold.channels]
-    narrow = (problem.channels.n_known < FEW_KNOWN) & ~problem.channels.constant
-    error_unit = np.where(narrow, ranges(problem.channels), whole.units)[fold.channels]
-    levels, wanted = codes[reached].astype(np.int64), (fold.truth - mean) / unit
-    return Bench(fold, hops, levels, weight, unit, error_unit, mean, wanted)
+    silent, levels = problem.channels.silent[fold.channels], codes[reached].astype(np.int64)
+    wanted = (fold.truth - mean) / unit
+    return Bench(fold, hops, levels, weight, unit, spread[fold.channels], silent, mean, wanted)
 
 
 def try_alpha(bench: Bench, alpha: float, settings: Settings, out: Array) -> Trial:
