@@ -294,3 +294,26 @@ def test_unreachable_categories_are_null_only_if_asked_for():
     with pytest.warns(pcfi.UnreachableWarning):
         kept = pcfi.frames.impute(nodes, edges, categorical=["city"], unreachable="nan", alpha=0.5, beta=0.1).values
     assert kept["city"].to_list() == ["Oslo", "Oslo", None]
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table], ids=["pandas", "polars", "pyarrow"])
+def test_intervals_of_a_table_are_tables_whose_other_columns_stay(make):
+    rng = np.random.default_rng(0)
+    ages = np.where(rng.random(60) < 0.6, 40 + 10 * np.sin(np.arange(60) / 5), np.nan)
+    heights = np.where(rng.random(60) < 0.6, 170 + 5 * np.cos(np.arange(60) / 5), np.nan)
+    cities = [None if rng.random() < 0.3 else "Oslo" if place % 2 else "Rome" for place in range(60)]
+    nodes = make({"id": np.arange(60)[::-1] * 3, "age": ages, "city": cities, "height": heights})
+    edges = make({"source": np.arange(59) * 3, "target": np.arange(1, 60) * 3})
+    result = pcfi.frames.impute(nodes, edges, categorical=["city"])
+    low, high = (
+        pa.table(bound) if make is not pd.DataFrame else pa.Table.from_pandas(bound) for bound in result.interval()
+    )
+    values = pa.table(result.values) if make is not pd.DataFrame else pa.Table.from_pandas(result.values)
+    assert low["id"].to_pylist() == high["id"].to_pylist() == values["id"].to_pylist()
+    for name in ("age", "height"):
+        under, filled, over = (np.array(table[name].to_pylist(), dtype=float) for table in (low, values, high))
+        missing = np.isnan(ages if name == "age" else heights)
+        assert (under[missing] < filled[missing]).all()
+        assert (filled[missing] < over[missing]).all()
+        np.testing.assert_array_equal(under[~missing], over[~missing])
+    assert not any(isinstance(city, str) for city in low["city"].to_pylist())

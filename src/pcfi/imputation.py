@@ -205,6 +205,7 @@ def _report(problem: Problem, resolved: Resolved, filled: Filled, status: str) -
         n_missing=problem.n_missing,
         n_unreachable=n_unreachable,
         shape=(problem.values.shape[0], problem.values.shape[1]),
+        _filled=filled.values,
         _hops=filled.hops,
         tuning=tuning,
         center=engine_of(problem).channel_means(filled.values) if settings.center else None,

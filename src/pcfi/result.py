@@ -74,6 +74,7 @@ class Imputation:
     shape: tuple[int, int]
     tuning: Tuning | None = None
     center: Array | None = None
+    _filled: Any = None  # the values before they are put into the caller's container
     _hops: Hops | None = None
     _unreachable_channels: Array = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     _dtype: npt.DTypeLike = np.float64
@@ -103,7 +104,9 @@ class Imputation:
         """The values, less the channels' means if `center` says so: what to train a network on."""
         if self.center is None:
             return self.values
-        return self.values - self._wrap(np.broadcast_to(self.center.astype(self._dtype), self.shape).copy())
+        center = self.center.astype(self._dtype)
+        is_array = isinstance(self._filled, np.ndarray)
+        return self._wrap(self._filled - (center if is_array else tensors.beside(self._filled, center)))
 
     @cached_property
     def expected_error(self) -> Any:
@@ -113,13 +116,14 @@ class Imputation:
         """
         if self._hops is None or self._calibration is None:
             return None
-        return self._in_units(self._calibration.factors(self._hops.n_levels), self._calibration.scale, self._hops)
+        factors = self._calibration.factors(self._hops.n_levels)
+        return self._wrap(self._in_units(factors, self._calibration.scale, self._hops))
 
     def interval(self, coverage: float = 0.9) -> tuple[Any, Any]:
         """Lowest and highest value of every cell: the truth is between them with a probability of `coverage`.
 
         Learned from known cells that were hidden. Known cells have their value twice; channels without any known value
-        have intervals without an end.
+        have intervals without an end. Two tables, if the features were one; columns of categories have no intervals.
         """
         if not 0 < coverage < 1:
             raise ParameterError(f"coverage must be a number between 0 and 1 (both excluded), got {coverage!r}")
@@ -130,13 +134,13 @@ class Imputation:
             )
         widths = self._calibration.half_widths(self._hops.n_levels, coverage)
         half = self._in_units(widths, self._calibration.reach, self._hops)
-        return self.values - half, self.values + half
+        return self._wrap(self._filled - half), self._wrap(self._filled + half)
 
     def _in_units(self, by_code: Array, scale: Any, hops: Hops) -> Any:
-        """What a table by hops code says about every cell, times its channel's scale, in the caller's container."""
+        """What a table by hops code says about every cell, times its channel's scale."""
         table = hops.look_up(by_code)
         scale = scale if isinstance(table, np.ndarray) else tensors.beside(table, scale)
-        return self._wrap((table * scale).astype(self._dtype) if isinstance(table, np.ndarray) else table * scale)
+        return (table * scale).astype(self._dtype) if isinstance(table, np.ndarray) else table * scale
 
     @property
     def _calibration(self) -> Calibration | None:

@@ -146,12 +146,19 @@ class Table:
         return self._new(frame, column.name, values.astype(np.float64))
 
     def wrap(self, cells: Array) -> Any:
-        """A table like this one, with an array of one number per cell in place of the channels."""
+        """A table like this one, with an array of one number per cell in place of the channels.
+
+        A cell of a column of categories gets the number of its channels where these agree, as hops do, else NaN.
+        """
         frame = narwhals().from_native(self.native, eager_only=True)
         starts = np.cumsum([0, *(column.width for column in self.columns)])[:-1]
-        placed = [
-            self._new(frame, column.name, cells[:, start]) for column, start in zip(self.columns, starts, strict=True)
-        ]
+        placed = []
+        for column, start in zip(self.columns, starts, strict=True):
+            part = cells[:, start : start + column.width]
+            agree = (part == part[:, :1]).all(axis=1)
+            placed.append(
+                self._new(frame, column.name, part[:, 0] if agree.all() else np.where(agree, part[:, 0], np.nan))
+            )
         return frame.with_columns(*placed).to_native()
 
     @staticmethod
