@@ -40,7 +40,7 @@ def impute(
     unreachable: str = "mean",
     directed: bool = False,
     self_loops: bool = True,
-    random_state: int | np.random.Generator | None = None,
+    random_state: "int | np.random.Generator | None" = None,
     progress: bool = False,
 ) -> Imputation:
     """Fill the missing node features of a graph, and say how far each filled value can be trusted.

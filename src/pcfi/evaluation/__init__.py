@@ -43,7 +43,7 @@ def evaluate(
     unit: str = "deviation",
     known: Any = None,
     directed: bool = False,
-    random_state: int | np.random.Generator | None = None,
+    random_state: "int | np.random.Generator | None" = None,
     progress: bool = False,
 ) -> Evaluation:
     """Hide known cells in the way cells are missing, fill them in with each method, and compare with what they were.

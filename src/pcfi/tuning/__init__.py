@@ -31,7 +31,7 @@ def tune(
     known: Any = None,
     standardize: bool | None = None,
     directed: bool = False,
-    random_state: int | np.random.Generator | None = None,
+    random_state: "int | np.random.Generator | None" = None,
     progress: bool = False,
 ) -> Tuning:
     """Choose alpha, beta and the reliability by hops without labels.

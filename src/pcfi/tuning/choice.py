@@ -58,7 +58,7 @@ class Judged:
     deviation: float
 
 
-def choose(problem: Problem, wishes: Wishes, rng: np.random.Generator) -> Tuning:
+def choose(problem: Problem, wishes: Wishes, rng: "np.random.Generator") -> Tuning:
     """Alpha, beta and the reliability by hops for reconstructing values."""
     whole = Whole.of(problem)
     benches = prepare_benches(problem, whole, rng, progress=wishes.settings.progress)
@@ -126,7 +126,9 @@ def _cautious(benches: list[Bench], trials: list[Trial], wishes: Wishes, bold: J
     return best
 
 
-def prepare_benches(problem: Problem, whole: Whole, rng: np.random.Generator, *, progress: bool = False) -> list[Bench]:
+def prepare_benches(
+    problem: Problem, whole: Whole, rng: "np.random.Generator", *, progress: bool = False
+) -> list[Bench]:
     """The folds, with what their trials share."""
     folds = make_folds(problem, rng, most=FOLDS)
     benches = [prepare_bench(fold, whole, progress=progress) for fold in folds]

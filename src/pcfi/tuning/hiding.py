@@ -44,7 +44,7 @@ class Fold:
         return np.asarray(values[self.nodes, self.channels], dtype=np.float64)
 
 
-def make_folds(problem: Problem, rng: np.random.Generator, *, most: int, complete: bool = False) -> list[Fold]:
+def make_folds(problem: Problem, rng: "np.random.Generator", *, most: int, complete: bool = False) -> list[Fold]:
     """At most `most` folds, more if there are few units to hide; empty if nothing can be hidden.
 
     Only channels that miss cells take part (all, where none does and `complete` is set), and no cell is in two folds.
@@ -85,7 +85,7 @@ def _clustering(known: Array) -> float:
     return float(np.clip((total - chance) / (most - chance), 0.0, 1.0))
 
 
-def _parts(units: Array, clustering: float, n_parts: int, rng: np.random.Generator) -> Array:
+def _parts(units: Array, clustering: float, n_parts: int, rng: "np.random.Generator") -> Array:
     """Part of each unit, -1 where there is none to hide; all units of some nodes are in one part."""
     parts = np.full(units.shape, -1, dtype=np.int32)
     parts[units] = rng.permutation(int(units.sum())) % n_parts

@@ -66,7 +66,7 @@ def _representation(problem: Problem, settings: Settings) -> Resolved:
     return Resolved(replace(settings, alpha=tuning.alpha, beta=tuning.beta, center=tuning.center), tuning)
 
 
-def _best_method(problem: Problem, wishes: Wishes, tuning: Tuning, rng: np.random.Generator) -> str:
+def _best_method(problem: Problem, wishes: Wishes, tuning: Tuning, rng: "np.random.Generator") -> str:
     """The method with the smallest error on the same hidden cells; "pcfi" if there are none."""
     if tuning.note:
         return "pcfi"

@@ -111,6 +111,6 @@ class Tuning:
         return [asdict(one) for one in self.tried]
 
 
-def seeded(random_state: Any) -> np.random.Generator:
+def seeded(random_state: Any) -> "np.random.Generator":
     """Random numbers from a seed, a generator, or None, which is the seed 0: the same call gives the same bits."""
     return np.random.default_rng(0 if random_state is None else random_state)
