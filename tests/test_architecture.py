@@ -30,6 +30,7 @@ PUBLIC = {
     "ParameterError",
     "PcfiError",
     "PcfiWarning",
+    "ScaleWarning",
     "TooLargeError",
     "Tuning",
     "TuningWarning",

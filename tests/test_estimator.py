@@ -166,6 +166,7 @@ def test_a_new_row_is_filled_as_if_values_flowed_towards_it_only(alpha, sparse_l
     np.testing.assert_allclose(imputer.transform(X), union[:120], atol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore::pcfi.ScaleWarning")
 @pytest.mark.parametrize("standardize", [True, False])
 def test_new_rows_share_with_the_correlations_of_the_fitted_ones(standardize):
     _, X = table(rate=0.4)

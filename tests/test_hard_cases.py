@@ -94,6 +94,7 @@ def test_all_channels_scaled_together_scale_the_result(dtype, scale, standardize
     assert abs(plain[1, 0] - 0.75) > 0.01
 
 
+@pytest.mark.filterwarnings("ignore::pcfi.ScaleWarning")
 @pytest.mark.parametrize("scale", [1e-200, 1e160])
 @pytest.mark.parametrize("standardize", [False, True])
 def test_factored_sharing_scales_too(scale, standardize):

@@ -72,6 +72,7 @@ def test_outcome_is_linear_in_beta():
     np.testing.assert_allclose(at[0.5], (at[0.0] + at[1.0]) / 2, atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore::pcfi.ScaleWarning")
 def test_standardized_sharing_does_not_depend_on_units():
     problem = random_problem(np.random.default_rng(4), **CONNECTED)
     units = np.array([1.0, 1000.0, 1e-3, 1.0, 7.0, 1.0, 50.0])

@@ -22,7 +22,7 @@ from pcfi.tuning import Resolved, resolve
 
 Array = npt.NDArray[Any]
 
-DIFFERENT = 100  # times that the widest channel's range is the narrowest's, for their scales to count as different
+DIFFERENT = 100  # times that the largest channel's values are the smallest's, for their scales to count as different
 
 
 def impute(
@@ -217,23 +217,23 @@ def _report(problem: Problem, resolved: Resolved, filled: Filled, status: str) -
 
 
 def _of_scales(problem: Problem, settings: Settings, filled: Filled) -> list[PcfiWarning]:
-    """A warning if channels of very different ranges shared in the paper's way, and that took values far away."""
+    """A warning if channels of very different sizes shared in the paper's way, and that took values far away."""
     shared = settings.method == "pcfi" and settings.beta > 0 and settings.alpha < 1 and not settings.standardize
     channels = problem.channels
-    spread = channels.high.astype(np.float64) - channels.low.astype(np.float64)
-    varied = spread[spread > 0]
+    size = np.fmax(np.abs(channels.high), np.abs(channels.low)).astype(np.float64)
+    varied = size[size > 0]
     if not shared or len(varied) < 2 or varied.max() < DIFFERENT * varied.min():
         return []
     if not isinstance(filled.values, np.ndarray) or problem.n_missing == 0:
         return []
     beyond = np.fmax(np.nanmax(filled.values, axis=0) - channels.high, channels.low - np.nanmin(filled.values, axis=0))
-    times = np.divide(beyond, spread, out=np.zeros_like(spread), where=spread > 0)
+    times = np.divide(beyond, size, out=np.zeros_like(size), where=size > 0)
     worst = int(np.argmax(times))
     if times[worst] <= 1:
         return []
     text = (
         f"sharing between channels with beta={settings.beta:.3g} took channel {worst} {times[worst]:.0f} times its "
-        "range beyond its known values, because channels have very different scales: pass standardize=True, or "
-        "objective='values'"
+        "largest known value beyond what is known, because channels have very different scales: pass standardize=True, "
+        "or objective='values'"
     )
     return [ScaleWarning(text)]

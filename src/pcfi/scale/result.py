@@ -62,6 +62,11 @@ class StoredImputation:
     shape: tuple[int, int]
     seconds: dict[str, float]
 
+    @property
+    def objective(self) -> str | None:
+        """As in `Imputation`: nothing is calibrated here, so PCFI gives a representation."""
+        return "representation" if self.method == "pcfi" else None
+
     def open(self, name: str = "values") -> Any:
         """Open "values", "confidence" or "hops": a mapped array, a Zarr array, or a pyarrow Dataset."""
         path = getattr(self, name)
