@@ -143,6 +143,28 @@ def test_columns_categories_and_whole_numbers(tmp_path):
     assert 1.0 <= filled["x"][2] <= 2.0
 
 
+AS_WRITTEN = '''id,digit,code,share,note,x
+a,0,007,3.0,"so, so",1
+b,,010,,"a ""b""",
+c,2,,0.50,,3
+'''
+
+
+def test_columns_that_pass_through_text_files_stay_as_they_are_written(tmp_path):
+    (tmp_path / "n.csv").write_text(AS_WRITTEN)
+    (tmp_path / "e.csv").write_text("source,target\na,b\nb,c\n")
+    for name in ("o.csv", "o.parquet"):
+        asked = ["--columns", "x", "--round", "--alpha=0.5", "--beta=0.1"]
+        done = invoke("impute", tmp_path / "n.csv", tmp_path / "e.csv", "-o", tmp_path / name, *asked)
+        assert done.exit_code == 0, done.stderr
+    assert (tmp_path / "o.csv").read_text() == AS_WRITTEN.replace('""b""",', '""b""",2')
+    filled = parquet.read_table(tmp_path / "o.parquet")
+    kinds = [str(kind) for kind in filled.schema.types]
+    assert kinds == ["string", "int64", "string", "double", "string", "int64"]
+    assert filled["digit"].to_pylist() == [0, None, 2]
+    assert filled["code"].to_pylist() == ["007", "010", None]
+
+
 @pytest.mark.parametrize("kind", ["csv", "parquet", "feather"])
 def test_standard_input_and_output(files, kind):
     if kind == "feather":

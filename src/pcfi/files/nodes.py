@@ -8,11 +8,10 @@ from pcfi.errors import FileError, ParameterError, counted
 from pcfi.files.binary import FEATURES, as_table, read_arrow, read_h5ad, read_npy, read_npz, read_parquet
 from pcfi.files.formats import NODE_FORMATS
 from pcfi.files.opening import Source, clear_errors, open_source
-from pcfi.files.text import header, read_text, refuse_mixed
+from pcfi.files.text import MARKERS, empty_as_null, header, read_text, refuse_mixed, typed
 from pcfi.tables import is_number
 
 ID_NAMES = ("id", "node", "node_id")
-USUAL_MARKERS = ("", "NA", "N/A", "n/a", "null", "NULL", "NaN", "nan")  # of missing categories in text
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Nodes:
     categorical : list of str
         Columns of categories to fill.
     ids_are_text : bool
-        Whether ids come from a text file, where 7 and 007 are two ids.
+        Whether ids come from a text file, where 7 and 007 are two ids, and other columns pass through as text.
     """
 
     table: Any
@@ -72,6 +71,13 @@ class Nodes:
         """Columns that pass through untouched, besides the ids."""
         used = {self.id, *self.channels, *self.categorical}
         return [name for name in self.table.column_names if name not in used]
+
+    def typed(self, table: Any) -> Any:
+        """A table of these columns with those that pass through as text in the types that their values have."""
+        if self.ids_are_text:
+            for name in set(self.passed).intersection(table.column_names):
+                table = table.set_column(table.column_names.index(name), name, typed(table[name]))
+        return table
 
 
 def read_nodes(path: str, wanted: Wanted) -> Nodes:
@@ -89,7 +95,7 @@ def read_nodes(path: str, wanted: Wanted) -> Nodes:
 
     id_column, channels = choose_columns(table, wanted, source, is_unique)
     table = mark_missing(table, channels, wanted.missing)
-    usual = USUAL_MARKERS if source.format.is_text else ()
+    usual = MARKERS if source.format.is_text else ()
     table = mark_missing(table, wanted.categorical, [*wanted.missing, *usual])
     return Nodes(table, id_column, channels, list(wanted.categorical), source.format.is_text)
 
@@ -108,7 +114,7 @@ def _read(source: Source, wanted: Wanted) -> Any:
     if source.format.name in readers:
         return readers[source.format.name](source)
     if source.format.is_text:
-        return read_text(source, as_text=_untouched(header(source), wanted), missing=wanted.missing)
+        return empty_as_null(read_text(source, as_text=_untouched(header(source), wanted), missing=wanted.missing))
     return as_table(read_npy(source) if source.format.name == "npy" else read_npz(source, FEATURES), source)
 
 

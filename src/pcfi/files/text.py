@@ -1,4 +1,4 @@
-"""CSV and TSV -> a table of pyarrow."""
+"""CSV and TSV <-> a table of pyarrow."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -6,9 +6,12 @@ from typing import Any
 from pcfi.errors import FileError
 from pcfi.files.formats import DELIMITERS
 from pcfi.files.opening import Source
+from pcfi.tables import is_number
 
 NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
 BLOCK = 1 << 22  # bytes parsed at a time; a row must fit
+ROWS = 1 << 13  # rows written at a time
+MARKERS = ("", "NA", "N/A", "n/a", "null", "NULL", "NaN", "nan")  # of missing cells in columns that are read as text
 
 
 def read_text(source: Source, *, as_text: Collection[str] = (), missing: Sequence[str] = ()) -> Any:
@@ -80,3 +83,70 @@ def refuse_mixed(table: Any, name: str, source: Source) -> None:
         f"{source.words}: the column {name!r} mixes numbers and text, first {word!r} in row {row + 1}: if that means "
         f"missing, add --missing-value {word!r}; if it is no channel, add --exclude {name}"
     )
+
+
+def empty_as_null(table: Any) -> Any:
+    """The table with null for every text that is empty, as an empty cell is read."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for place, field in enumerate(table.schema):
+        if pa.types.is_string(field.type):
+            column = table.column(place)
+            kept = pc.if_else(pc.equal(column, ""), pa.scalar(None, field.type), column)
+            table = table.set_column(place, field, kept)
+    return table
+
+
+def typed(column: Any) -> Any:
+    """A column of text in the type that all its values have: whole numbers, numbers, truth values, else text.
+
+    >>> import pyarrow as pa
+    >>> str(typed(pa.chunked_array([["3", None]])).type), str(typed(pa.chunked_array([["007"]])).type)
+    ('int64', 'string')
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_string(column.type) or column.null_count == len(column):
+        return column
+    if pc.any(pc.match_substring_regex(column, r"^\s*[-+]?0\d")).as_py():
+        return column
+    marked = pc.is_in(column, value_set=pa.array(MARKERS, column.type))
+    bare = pc.if_else(marked, pa.scalar(None, column.type), column)
+    for kind in (pa.int64(), pa.float64(), pa.bool_()):
+        try:
+            return bare.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+    return column
+
+
+def write_rows(table: Any, file: Any, delimiter: str) -> None:
+    """Write a header and rows; quotes stand only where they are needed, and nothing where there is null."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    names = _as_text(pa.array(table.column_names, pa.string()), delimiter).to_pylist()
+    file.write((delimiter.join(names) + "\n").encode())
+    nothing = '""' if table.num_columns == 1 else ""  # an empty line would be no row
+    for batch in table.to_batches(max_chunksize=ROWS):
+        cells = [pc.fill_null(_as_text(column, delimiter), nothing) for column in batch.columns]
+        cells[-1] = pc.binary_join_element_wise(cells[-1], "\n", "")
+        lines = pc.binary_join_element_wise(*cells, delimiter)
+        file.write(lines.buffers()[2].slice(0, pc.sum(pc.binary_length(lines)).as_py()))
+
+
+def _as_text(column: Any, delimiter: str) -> Any:
+    """A column as it is written, in quotes where a value would be read as something else."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = column.cast(pa.string())
+    if is_number(column.type):
+        return texts
+    special = pc.match_substring_regex(texts, f'^$|["\\r\\n{delimiter}]')
+    if not pc.any(special).as_py():
+        return texts
+    quoted = pc.binary_join_element_wise('"', pc.replace_substring(texts, '"', '""'), '"', "")
+    return pc.if_else(special, quoted, texts)
