@@ -113,12 +113,20 @@ def test_every_edge_format_gives_the_same_graph(tmp_path):
         (["x", "twice", "name"], Wanted(), "name"),
         (["x", "twice"], Wanted(), None),
         (["x", "name", "id"], Wanted(id="name"), "name"),
+        (["x", "customer_id"], Wanted(), "customer_id"),
+        (["x", "name", "city_id", "userID"], Wanted(), "userID"),
+        (["x", "customer Id", "customer_id"], Wanted(), "customer Id"),
+        (["x", "city_id", "covid", "PAID"], Wanted(), None),
     ],
 )
-def test_the_id_column_is_chosen_by_rule(tmp_path, columns, wanted, chosen):
-    content = {"x": [1.0, 2.0], "twice": ["a", "a"]}
-    table = pa.table({name: content.get(name, ["a", "b"]) for name in columns})
-    assert read_nodes(write(table, tmp_path / "n.parquet"), wanted).id == chosen
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_the_id_column_is_chosen_by_rule(tmp_path, columns, wanted, chosen, suffix):
+    content = {"x": [1.0, 2.0], "twice": ["a", "a"], "city_id": [7, 7]}
+    numbers = {"customer_id", "userID", "customer Id", "covid", "PAID"}
+    table = pa.table({name: content.get(name, [1, 0] if name in numbers else ["a", "b"]) for name in columns})
+    nodes = read_nodes(write(table, tmp_path / f"n.{suffix}"), wanted)
+    assert nodes.id == chosen
+    assert nodes.channels == [name for name in columns if name in {"x", "city_id", *numbers} - {chosen}]
 
 
 @pytest.mark.parametrize(

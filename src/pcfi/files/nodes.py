@@ -1,5 +1,6 @@
 """A node file -> a table of pyarrow, and which of its columns are ids and channels."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,7 @@ from pcfi.files.text import MARKERS, empty_as_null, header, read_text, refuse_mi
 from pcfi.tables import is_number
 
 ID_NAMES = ("id", "node", "node_id")
+LIKELY_ID = r"[\W_][iI][dD]$|[a-z0-9]I[dD]$"  # customer_id, customer ID, customerId
 
 
 @dataclass(frozen=True)
@@ -87,13 +89,7 @@ def read_nodes(path: str, wanted: Wanted) -> Nodes:
         table = _read(source, wanted)
     if table.num_rows == 0:
         raise FileError(f"{source.words} has no rows: one row per node is needed")
-
-    def is_unique(name: str) -> bool:
-        import pyarrow.compute as pc
-
-        return bool(table[name].null_count == 0 and pc.count_distinct(table[name]).as_py() == table.num_rows)
-
-    id_column, channels = choose_columns(table, wanted, source, is_unique)
+    id_column, channels = choose_columns(table, wanted, source, lambda name: _differ(table[name]))
     table = mark_missing(table, channels, wanted.missing)
     usual = MARKERS if source.format.is_text else ()
     table = mark_missing(table, wanted.categorical, [*wanted.missing, *usual])
@@ -114,8 +110,26 @@ def _read(source: Source, wanted: Wanted) -> Any:
     if source.format.name in readers:
         return readers[source.format.name](source)
     if source.format.is_text:
-        return empty_as_null(read_text(source, as_text=_untouched(header(source), wanted), missing=wanted.missing))
+        return empty_as_null(_read_text(source, wanted))
     return as_table(read_npy(source) if source.format.name == "npy" else read_npz(source, FEATURES), source)
+
+
+def _read_text(source: Source, wanted: Wanted) -> Any:
+    """A text file; ids stay text, and whether a column is one may depend on its values."""
+    names = header(source)
+    kept, likely = _untouched(names, wanted), _likely_ids(names, wanted)
+    table = read_text(source, as_text={*kept, *likely}, missing=wanted.missing)
+    found = next((name for name in likely if _differ(table[name])), None)
+    if kept.issuperset(set(likely) - {found}):
+        return table
+    return read_text(source, as_text={*kept, *([found] if found else [])}, missing=wanted.missing)
+
+
+def _differ(column: Any) -> bool:
+    """Whether no value is missing or stands twice."""
+    import pyarrow.compute as pc
+
+    return bool(column.null_count == 0 and pc.count_distinct(column).as_py() == len(column))
 
 
 def _untouched(names: Sequence[str], wanted: Wanted) -> set[str]:
@@ -136,17 +150,31 @@ def _named_id(names: Sequence[str]) -> str | None:
     return next((name for wanted in ID_NAMES for name in names if name.lower() == wanted), None)
 
 
+def _likely_ids(names: Sequence[str], wanted: Wanted) -> list[str]:
+    """Columns named as ids often are, customer_id or userId: they are if all values differ, unless another is named."""
+    named = wanted.id or _named_id(names)
+    if named is not None and named not in wanted.columns:
+        return []
+    used = {*wanted.columns, *wanted.categorical}
+    return [name for name in names if name not in used and re.search(LIKELY_ID, name)]
+
+
 def _choose_id(schema: Any, wanted: Wanted, is_unique: Callable[[str], bool]) -> str | None:
-    """The column that is named; else by its usual name; else the first one of unique things that are no numbers."""
+    """The column that is named; else by its usual name; else the first of unique things: likely names, then texts."""
+    from pyarrow import types
+
     found = wanted.id or _named_id(schema.names)
     if found is not None and found not in wanted.columns:
         return found
     used = {*wanted.columns, *wanted.categorical}
-    names = [str(field_.name) for field_ in schema if field_.name not in used and _can_be_id(field_.type)]
-    return next((name for name in names if is_unique(name)), None)
+    texts = [str(one.name) for one in schema if one.name not in used and _is_text(one.type)]
+    likely = [
+        name for name in _likely_ids(schema.names, wanted) if name in texts or types.is_integer(schema.field(name).type)
+    ]
+    return next((name for name in (*likely, *texts) if is_unique(name)), None)
 
 
-def _can_be_id(kind: Any) -> bool:
+def _is_text(kind: Any) -> bool:
     from pyarrow import types
 
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind))
