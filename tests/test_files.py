@@ -17,6 +17,7 @@ import pcfi
 from command_line import edge_table, features, node_table, ring
 from pcfi.errors import FileError, ParameterError, TooLargeError
 from pcfi.files import edges as edge_files
+from pcfi.files import nodes as node_files
 from pcfi.files import sizes
 from pcfi.files.formats import EDGE_FORMATS, NODE_FORMATS, OUTPUT_FORMATS, Format, format_of, sniff
 from pcfi.files.nodes import Nodes, Wanted, read_nodes
@@ -195,6 +196,10 @@ BAD = {
     "noise.npz": (b"PK\x03\x04 nonsense", "cannot be read as npz"),
     "noise.csv.gz": (b"\x1f\x8b nonsense", "cannot be read as csv"),
     "noise.csv.zst": (b"not zstd at all", "cannot be read as csv"),
+    "latin.csv": ("id,x,city\na,1,Köln\nb,,Rome\n".encode("latin-1"), "latin.csv is no text in UTF-8: convert it, as"),
+    "latin-id.csv": ("id,x\nKöln,1\nRome,\n".encode("latin-1"), "no text in UTF-8"),
+    "latin-name.csv": ("id,Größe\na,1\nb,\n".encode("latin-1"), "no text in UTF-8"),
+    "utf16.csv": ("id,x\na,1\n".encode("utf-16"), "no text in UTF-8"),
     "wrong.txt": (b"id,x\na,1\n", "none of .parquet"),
 }
 
@@ -207,6 +212,30 @@ def test_bad_files_are_refused_in_one_line(tmp_path, name):
         read_nodes(str(tmp_path / name), Wanted())
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("separator", "decimal", "words"),
+    [
+        (";", ",", " (separated by ';', decimal commas): "),
+        (";", ".", " (separated by ';'): "),
+        ("\t", ",", " (separated by tabs, decimal commas): "),
+        (",", ".", "csv: "),
+    ],
+)
+def test_separators_and_decimal_commas_are_recognised(tmp_path, separator, decimal, words):
+    def save(name, text):
+        (tmp_path / name).write_text(text.replace(",", separator).replace(".", decimal))
+        return str(tmp_path / name)
+
+    path = save("n.csv", "id,x,y\na,1.5,\nb,,-2\n")
+    nodes = read_nodes(path, Wanted())
+    assert (nodes.id, nodes.table["x"].to_pylist(), nodes.table["y"].to_pylist()) == ("id", [1.5, None], [None, -2])
+    assert words in node_files.described(nodes, path)
+    path = save("e.csv", "source,target,weight\na,b,0.25\n")
+    edges = edge_files.read_edges(path, nodes, None, None, None)
+    assert edges.graph.to_pydict() == {"source": ["a"], "target": ["b"], "weight": [0.25]}
+    assert words in edge_files.described(edges, path)
 
 
 def test_pickles_are_not_loaded(tmp_path):

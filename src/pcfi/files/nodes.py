@@ -9,7 +9,7 @@ from pcfi.errors import FileError, ParameterError, counted
 from pcfi.files.binary import FEATURES, as_table, read_arrow, read_h5ad, read_npy, read_npz, read_parquet
 from pcfi.files.formats import NODE_FORMATS
 from pcfi.files.opening import Source, clear_errors, open_source
-from pcfi.files.text import MARKERS, empty_as_null, header, read_text, refuse_mixed, typed
+from pcfi.files.text import MARKERS, dialect_of, empty_as_null, header, read_text, refuse_mixed, typed
 from pcfi.tables import is_number
 
 ID_NAMES = ("id", "node", "node_id")
@@ -60,6 +60,8 @@ class Nodes:
         Columns of categories to fill.
     ids_are_text : bool
         Whether ids come from a text file, where 7 and 007 are two ids, and other columns pass through as text.
+    dialect : str
+        How such a file is written, in words, if not as its suffix says.
     """
 
     table: Any
@@ -67,6 +69,7 @@ class Nodes:
     channels: list[str]
     categorical: list[str] = field(default_factory=list)
     ids_are_text: bool = False
+    dialect: str = ""
 
     @property
     def passed(self) -> list[str]:
@@ -93,7 +96,8 @@ def read_nodes(path: str, wanted: Wanted) -> Nodes:
     table = mark_missing(table, channels, wanted.missing)
     usual = MARKERS if source.format.is_text else ()
     table = mark_missing(table, wanted.categorical, [*wanted.missing, *usual])
-    return Nodes(table, id_column, channels, list(wanted.categorical), source.format.is_text)
+    dialect = str(dialect_of(source)) if source.format.is_text else ""
+    return Nodes(table, id_column, channels, list(wanted.categorical), source.format.is_text, dialect)
 
 
 def choose_columns(
@@ -249,7 +253,7 @@ def described(nodes: Nodes, path: str, n_nodes: int | None = None) -> str:
     )
     categorical = f", categories {shown(nodes.categorical)}" if nodes.categorical else ""
     passed = f"; passed through: {shown(nodes.passed)}" if nodes.passed else ""
-    return f"{path}: {rows}, {ids}, {channels}{categorical}{passed}"
+    return f"{path}{nodes.dialect}: {rows}, {ids}, {channels}{categorical}{passed}"
 
 
 def shown(names: Sequence[str], most: int = 6) -> str:

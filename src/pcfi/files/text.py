@@ -1,6 +1,9 @@
 """CSV and TSV <-> a table of pyarrow."""
 
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from pcfi.errors import FileError
@@ -12,6 +15,61 @@ NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
 BLOCK = 1 << 22  # bytes parsed at a time; a row must fit
 ROWS = 1 << 13  # rows written at a time
 MARKERS = ("", "NA", "N/A", "n/a", "null", "NULL", "NaN", "nan")  # of missing cells in columns that are read as text
+SAMPLE = 1 << 18  # bytes that tell how numbers and columns are written
+DECIMAL = r'(?m)(?:^|{0})\s*"?[-+]?\d*{1}\d+(?:[eE][-+]?\d+)?"?\s*(?={0}|\r?$)'
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What stands between columns, and in numbers before their fraction; `usual` is whether the suffix says so."""
+
+    delimiter: str
+    decimal: str = "."
+    usual: bool = True
+
+    def __str__(self) -> str:
+        between = "tabs" if self.delimiter == "\t" else repr(self.delimiter)
+        commas = ", decimal commas" if self.decimal == "," else ""
+        return "" if self.usual else f" (separated by {between}{commas})"
+
+
+def dialect_of(source: Source) -> Dialect:
+    """How a text file is written: with semicolons or tabs if its header has no other separator."""
+    with source.arrow() as stream:
+        sample = bytes(stream.read(SAMPLE))
+    if sample.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in sample:
+        raise _not_utf8(source)
+    usual = DELIMITERS[source.format.name]
+    text = sample.decode("utf-8", errors="replace")
+    names = re.sub(r'"[^"]*"', "", text.partition("\n")[0])
+    other = next((mark for mark in ";\t" if mark in names), None)
+    if usual in names or other is None:
+        return Dialect(usual)
+    commas, points = (re.search(DECIMAL.format(other, mark), text) for mark in (",", r"\."))
+    return Dialect(other, "," if commas and not points else ".", usual=False)
+
+
+@contextmanager
+def _utf8(source: Source) -> Iterator[None]:
+    """Say what is wrong with text in another encoding."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except UnicodeDecodeError:
+        raise _not_utf8(source) from None
+    except pa.ArrowInvalid as error:
+        if "invalid UTF8" in str(error):
+            raise _not_utf8(source) from None
+        raise
+
+
+def _not_utf8(source: Source) -> FileError:
+    name = "FILE" if source.data is not None else source.path
+    return FileError(
+        f"{source.words} is no text in UTF-8: convert it, as in iconv -f LATIN1 -t UTF-8 {name} > utf8.csv "
+        "(UTF-16 instead of LATIN1, if that is what it is)"
+    )
 
 
 def read_text(source: Source, *, as_text: Collection[str] = (), missing: Sequence[str] = ()) -> Any:
@@ -23,8 +81,11 @@ def read_text(source: Source, *, as_text: Collection[str] = (), missing: Sequenc
     convert = csv.ConvertOptions(
         column_types={name: pa.string() for name in as_text if name in names},
         null_values=[*csv.ConvertOptions().null_values, *missing],
+        decimal_point=dialect_of(source).decimal,
     )
     table = _read(source, convert)
+    if any(pa.types.is_binary(field.type) for field in table.schema):
+        raise _not_utf8(source)
     if table.num_rows == 0:
         raise FileError(f"{source.words} has a header but no rows")
     guessed = [field.name for field in table.schema if pa.types.is_temporal(field.type)]
@@ -35,12 +96,10 @@ def read_text(source: Source, *, as_text: Collection[str] = (), missing: Sequenc
 
 def header(source: Source) -> list[str]:
     """The names of the columns, from the first rows."""
-    import re
-
     from pyarrow import csv
 
     options = csv.ReadOptions(block_size=BLOCK)
-    with source.arrow() as stream, csv.open_csv(stream, options, _parse(source)) as reader:
+    with _utf8(source), source.arrow() as stream, csv.open_csv(stream, options, _parse(source)) as reader:
         names = list(reader.schema.names)
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     if twice:
@@ -55,14 +114,14 @@ def header(source: Source) -> list[str]:
 def _read(source: Source, convert: Any) -> Any:
     from pyarrow import csv
 
-    with source.arrow() as stream:
+    with _utf8(source), source.arrow() as stream:
         return csv.read_csv(stream, csv.ReadOptions(block_size=BLOCK), _parse(source), convert)
 
 
 def _parse(source: Source) -> Any:
     from pyarrow import csv
 
-    return csv.ParseOptions(delimiter=DELIMITERS[source.format.name], newlines_in_values=True)
+    return csv.ParseOptions(delimiter=dialect_of(source).delimiter, newlines_in_values=True)
 
 
 def refuse_mixed(table: Any, name: str, source: Source) -> None:
