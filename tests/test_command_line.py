@@ -227,6 +227,20 @@ BAD = {
     "a folder": (["impute", "nodes.csv", "edges.csv", "-o", "."], 1, ". is a folder"),
     "duplicate ids": (["impute", "twice.csv", "edges.csv", "-o", "o.csv"], 1, "'a' stands more than once"),
     "unknown ids": (["impute", "nodes.csv", "strange.csv", "-o", "o.csv"], 1, "(such as 'x0', 'x1', 'x2', 'x3', 'x4')"),
+    "unknown ids, dropped": (
+        ["impute", "nodes.csv", "others.csv", "-o", "o.csv", "--unknown-ids", "drop"],
+        1,
+        "not in the column 'id' of the nodes (such as '000', '001', '002', '003', '004'); 1 edge of 1 do so",
+    ),
+    "spaces": (["impute", "nodes.csv", "spaces.csv", "-o", "o.csv"], 1, "ids match if spaces around them do not count"),
+    "case": (["impute", "names.csv", "case.csv", "-o", "o.csv"], 1, "ids match if upper and lower case do not count"),
+    "zeros": (["impute", "nodes.csv", "zeros.csv", "-o", "o.csv"], 1, "ids match if leading zeros do not count"),
+    "null id": (["impute", "null.csv", "edges.csv", "-o", "o.csv"], 1, "the column 'id' lacks 1 id, first in row 2"),
+    "null name": (["impute", "lacking.csv", "case.csv", "-o", "o.csv"], 1, "'who' lacks 1 id, first in row 11"),
+    "name twice": (["impute", "again.csv", "case.csv", "-o", "o.csv"], 1, "'who' holds 'n0' more than once"),
+    "text weights": (["impute", "names.csv", "heavy.csv", "-o", "o.csv"], 1, "first 'strong' in edge 1"),
+    "infinite": (["impute", "infinite.csv", "e.csv", "-o", "o.csv"], 1, "the column 'y' holds -inf at node 'b'"),
+    "nothing known": (["impute", "nothing.csv", "e.csv", "-o", "o.csv"], 1, "no known value in any channel"),
     "mixed": (["impute", "mixed.csv", "edges.csv", "-o", "o.csv"], 1, "mixes numbers and text"),
     "no numbers": (["impute", "words.csv", "edges.csv", "-o", "o.csv"], 1, "no columns of numbers"),
     "empty": (["impute", "empty.csv", "edges.csv", "-o", "o.csv"], 1, "empty.csv is empty"),
@@ -257,7 +271,19 @@ def bad_files(tmp_path_factory):
     (folder / "words.csv").write_text("id,x\na,b\n")
     (folder / "empty.csv").write_text("")
     strange = "".join(f"000,x{place}\n" for place in range(7))
-    (folder / "strange.csv").write_text(f"source,target\n{strange}")
+    (folder / "strange.csv").write_text(f"source,target\n{strange}000,001\n")
+    (folder / "others.csv").write_text("source,target\nx,y\n")
+    (folder / "spaces.csv").write_text("source,target\n000, 001\n")
+    (folder / "zeros.csv").write_text("source,target\n0,1\n")
+    (folder / "case.csv").write_text("source,target\nN0,N1\n")
+    (folder / "heavy.csv").write_text("source,target,weight\nn0,n1,2.5\nn0,n1,strong\n")
+    (folder / "e.csv").write_text("source,target\na,b\n")
+    (folder / "null.csv").write_text("id,x\na,1\n,2\n")
+    names = "".join(f"n{place},1\n" for place in range(10))
+    for name, row in (("names", "n10,"), ("lacking", ",1"), ("again", "n0,1")):
+        (folder / f"{name}.csv").write_text(f"who,x\n{names}{row}\n")
+    (folder / "infinite.csv").write_text("id,x,y\na,1,2\nb,,-inf\n")
+    (folder / "nothing.csv").write_text("id,x,y\na,,\nb,,\n")
     parquet.write_table(node_table(features()), folder / "whole.parquet")
     (folder / "cut.parquet").write_bytes((folder / "whole.parquet").read_bytes()[:-100])
     return folder
@@ -280,9 +306,16 @@ def test_bad_input_is_refused_in_words_and_nothing_is_written(bad_files, monkeyp
 def test_errors_speak_of_options(bad_files, monkeypatch):
     monkeypatch.chdir(bad_files)
     done = invoke("impute", "nodes.csv", "strange.csv", "-o", "o.csv")
-    assert "7 edges of 7 do so" in done.stderr
+    assert "7 edges of 8 do so" in done.stderr
     assert "--unknown-ids drop" in done.stderr
     assert "pcfi.frames" not in done.stderr
+
+
+def test_edges_that_are_dropped_are_counted(bad_files, tmp_path, monkeypatch):
+    monkeypatch.chdir(bad_files)
+    asked = ["-o", tmp_path / "o.csv", "--unknown-ids", "drop", "--method", "mean"]
+    done = invoke("impute", "nodes.csv", "strange.csv", *asked)
+    assert "strange.csv: 7 of 8 edges name unknown ids and were left out" in done.stderr
 
 
 def test_debug_shows_where_an_error_comes_from(bad_files):

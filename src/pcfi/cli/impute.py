@@ -134,6 +134,8 @@ def impute(
             return
         formats = outputs.check()
         loaded = load(told, (nodes, edges), wanted, ends, directed=bool(directed), rounds=round)
+        if all(column.missing.all() for column in loaded.table.columns):
+            raise FileError(f"{nodes} has no known value in any channel: there is nothing to fill from")
         with told.stage("impute"):
             result = pcfi.impute(loaded.table, loaded.graph, **given, progress=told.progress)
         with told.stage("write"):

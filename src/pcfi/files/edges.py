@@ -18,7 +18,7 @@ from pcfi.files.binary import (
     read_sparse,
 )
 from pcfi.files.formats import EDGE_FORMATS
-from pcfi.files.nodes import Nodes
+from pcfi.files.nodes import Nodes, nearly_ids
 from pcfi.files.opening import Source, clear_errors, open_source
 from pcfi.files.text import dialect_of, header, read_text
 from pcfi.ids import WEIGHTS, usual_ends
@@ -66,6 +66,7 @@ def read_edges(path: str, nodes: Nodes, source: str | None, target: str | None, 
         else:
             table = {"parquet": read_parquet, "arrow": read_arrow}[file.format.name](file)
             pair = choose_ends(table.column_names, source, target, file.words)
+    _refuse_names_for_rows(table, pair, nodes, file)
     chosen = choose_weight(table.schema, pair, weight, file.words)
     dialect = str(dialect_of(file)) if file.format.is_text else ""
     return Edges(_same_ids(table, pair, nodes, file), Ends(*pair, chosen), dialect)
@@ -128,6 +129,17 @@ def _same_ids(table: Any, pair: tuple[str, str], nodes: Nodes, file: Source) -> 
         if column.type != kind and (file.format.is_text or nodes.ids_are_text):
             table = table.set_column(place, name, _cast(column, kind, name, file))
     return table
+
+
+def _refuse_names_for_rows(table: Any, pair: tuple[str, str], nodes: Nodes, file: Source) -> None:
+    """Raise `FileError` if edges name nodes by text, but no column of the nodes was taken for ids."""
+    import pyarrow as pa
+
+    if nodes.id is not None or not any(pa.types.is_string(table.schema.field(name).type) for name in pair):
+        return
+    nearly = nearly_ids(nodes)
+    reason = f": {nearly}, but every node needs an id of its own" if nearly else ": name it with --id"
+    raise FileError(f"{file.words} names nodes by text, but no column of the nodes holds ids that all differ{reason}")
 
 
 def _cast(column: Any, kind: Any, name: str, file: Source) -> Any:

@@ -93,6 +93,9 @@ def read_nodes(path: str, wanted: Wanted) -> Nodes:
     if table.num_rows == 0:
         raise FileError(f"{source.words} has no rows: one row per node is needed")
     id_column, channels = choose_columns(table, wanted, source, lambda name: _differ(table[name]))
+    if id_column is not None and table[id_column].null_count:
+        lacking = _lacking(table[id_column], id_column)
+        raise FileError(f"{source.words}: the column {lacking}, but every node needs an id of its own")
     table = mark_missing(table, channels, wanted.missing)
     usual = MARKERS if source.format.is_text else ()
     table = mark_missing(table, wanted.categorical, [*wanted.missing, *usual])
@@ -134,6 +137,29 @@ def _differ(column: Any) -> bool:
     import pyarrow.compute as pc
 
     return bool(column.null_count == 0 and pc.count_distinct(column).as_py() == len(column))
+
+
+def _lacking(column: Any, name: str) -> str:
+    import pyarrow.compute as pc
+
+    row = pc.index(pc.is_null(column), True).as_py()
+    return f"{name!r} lacks {counted(column.null_count, 'id')}, first in row {row + 1}"
+
+
+def nearly_ids(nodes: Nodes) -> str:
+    """Why a column of text that looks like ids was not taken, in words; empty if there is none."""
+    import pyarrow.compute as pc
+
+    for name in nodes.passed:
+        column = nodes.table[name]
+        if not _is_text(column.type) or 10 * pc.count_distinct(column).as_py() < 9 * len(column):
+            continue
+        if column.null_count:
+            return _lacking(column, name)
+        counts = pc.value_counts(column)
+        twice = counts.field("values")[pc.index(pc.greater(counts.field("counts"), 1), True).as_py()]
+        return f"{name!r} holds {twice.as_py()!r} more than once"
+    return ""
 
 
 def _untouched(names: Sequence[str], wanted: Wanted) -> set[str]:
