@@ -266,7 +266,8 @@ BAD = {
     "both from stdin": (["impute", "-", "-", "-o", "o.csv"], 2, "only one of the two"),
     "no such option": (["impute", "nodes.csv", "edges.csv", "-o", "o.csv", "--nonsense"], 2, "No such option"),
     "no output": (["impute", "nodes.csv", "edges.csv"], 2, "Missing option"),
-    "bad facts": (["report", "nodes.csv"], 1, "the facts are no JSON"),
+    "bad facts": (["report", "nodes.csv"], 1, "nodes.csv: the facts are no JSON"),
+    "no facts": (["report", "missing.json"], 1, "missing.json does not exist"),
     "bad folds": (["evaluate", "nodes.csv", "edges.csv", "--folds", "1"], 2, "at least 2"),
     "bad unit": (["evaluate", "nodes.csv", "edges.csv", "--unit", "x"], 2, "unit must be one of"),
     "bad methods": (["evaluate", "nodes.csv", "edges.csv", "--methods", "x"], 2, "--methods must be among"),
@@ -413,6 +414,17 @@ def test_defaults_shown_are_those_of_python():
     shown = " ".join(invoke("impute", "--help").stdout.replace("│", "").split())
     for name in ("alpha", "beta", "unreachable", "method"):
         assert f"Default: {signature(pcfi.impute).parameters[name].default}." in shown
+
+
+def test_help_lists_every_method_and_outputs_under_output():
+    assert "pcfi, fp, neighbors, mean, zero, auto." in " ".join(invoke("impute", "--help").stdout.split())
+    sections = invoke("report", "--help").stdout
+    assert sections.index("Output:") < sections.index("--output") < sections.index("--force") < sections.index("Help:")
+
+
+def test_spaces_after_commas_separate_columns_too(files):
+    done = invoke("info", files / "nodes.csv", files / "edges.csv", "--columns", "age, income", "--json")
+    assert [channel["name"] for channel in json.loads(done.stdout)["channels"]] == ["age", "income"]
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["impute", "--help"]])

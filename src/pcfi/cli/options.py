@@ -111,7 +111,7 @@ UnknownIds = Annotated[
 ]
 Method = Annotated[
     str | None,
-    typer.Option(help=f"One of {listed(METHODS)}.{_default('method')}", metavar="NAME", rich_help_panel=FILLING),
+    typer.Option(help=f"One of {listed(METHODS)}, auto.{_default('method')}", metavar="NAME", rich_help_panel=FILLING),
 ]
 Alpha = Annotated[
     str | None,
