@@ -403,6 +403,13 @@ def test_mangled_edge_files_give_a_graph_or_a_clear_error(tmp_path_factory, data
         assert "\n" not in said
 
 
+@pytest.mark.parametrize(("end", "words"), [(b"1 2 5E", "ends within a line"), (b"1 2 5\0E-1\n", "is no text")])
+def test_matrix_market_files_that_crash_their_reader_are_refused(tmp_path, end, words):
+    (tmp_path / "e.mtx").write_bytes(b"%%MatrixMarket matrix coordinate real general\n%\n12 12 12\n" + end)
+    with pytest.raises(FileError, match=words):
+        edge_files.read_edges(str(tmp_path / "e.mtx"), Nodes(node_table(features()), None, []), None, None, None)
+
+
 def test_what_is_written_appears_whole_or_not_at_all(tmp_path):
     target = tmp_path / "out.csv"
     with pytest.raises(AttributeError), atomic_file(str(target)) as file:
