@@ -143,6 +143,28 @@ def test_columns_categories_and_whole_numbers(tmp_path):
     assert 1.0 <= filled["x"][2] <= 2.0
 
 
+AS_WRITTEN = '''id,digit,code,share,note,x
+a,0,007,3.0,"so, so",1
+b,,010,,"a ""b""",
+c,2,,0.50,,3
+'''
+
+
+def test_columns_that_pass_through_text_files_stay_as_they_are_written(tmp_path):
+    (tmp_path / "n.csv").write_text(AS_WRITTEN)
+    (tmp_path / "e.csv").write_text("source,target\na,b\nb,c\n")
+    for name in ("o.csv", "o.parquet"):
+        asked = ["--columns", "x", "--round", "--alpha=0.5", "--beta=0.1"]
+        done = invoke("impute", tmp_path / "n.csv", tmp_path / "e.csv", "-o", tmp_path / name, *asked)
+        assert done.exit_code == 0, done.stderr
+    assert (tmp_path / "o.csv").read_text() == AS_WRITTEN.replace('""b""",', '""b""",2')
+    filled = parquet.read_table(tmp_path / "o.parquet")
+    kinds = [str(kind) for kind in filled.schema.types]
+    assert kinds == ["string", "int64", "string", "double", "string", "int64"]
+    assert filled["digit"].to_pylist() == [0, None, 2]
+    assert filled["code"].to_pylist() == ["007", "010", None]
+
+
 @pytest.mark.parametrize("kind", ["csv", "parquet", "feather"])
 def test_standard_input_and_output(files, kind):
     if kind == "feather":
@@ -182,6 +204,20 @@ def test_info_says_what_is_in_the_files(files):
     assert "3 in 3 patterns" in shown
 
 
+def test_info_notes_marks_of_missing_cells_and_different_ranges(tmp_path):
+    (tmp_path / "n.csv").write_text("id,x,y,z\na,-999,1,-999\nb,-999,2000,5\nc,3,9999,6\nd,,9999,\n")
+    (tmp_path / "e.csv").write_text("source,target\na,b\nb,c\n")
+    remarks = json.loads(invoke("info", tmp_path / "n.csv", tmp_path / "e.csv", "--json").stdout)["remarks"]
+    found = [remark for remark in remarks if "stands repeatedly" in remark]
+    assert found == [
+        "-999 stands repeatedly in 1 channel, first 'x': if it means missing, add --missing-value -999.",
+        "9999 stands repeatedly in 1 channel, first 'y': if it means missing, add --missing-value 9999.",
+    ]
+    (tmp_path / "n.csv").write_text("id,x,y\na,0,1\nb,1,2000\nc,,\n")
+    remarks = json.loads(invoke("info", tmp_path / "n.csv", tmp_path / "e.csv", "--json").stdout)["remarks"]
+    assert any("with --alpha and --beta as numbers, add --standardize" in remark for remark in remarks)
+
+
 def test_evaluate_ranks_methods_by_their_error_on_hidden_cells(files):
     done = invoke("evaluate", files / "nodes.csv", files / "edges.csv", "--exclude=label", "--json", "--seed", "3")
     found = json.loads(done.stdout)
@@ -205,6 +241,20 @@ BAD = {
     "a folder": (["impute", "nodes.csv", "edges.csv", "-o", "."], 1, ". is a folder"),
     "duplicate ids": (["impute", "twice.csv", "edges.csv", "-o", "o.csv"], 1, "'a' stands more than once"),
     "unknown ids": (["impute", "nodes.csv", "strange.csv", "-o", "o.csv"], 1, "(such as 'x0', 'x1', 'x2', 'x3', 'x4')"),
+    "unknown ids, dropped": (
+        ["impute", "nodes.csv", "others.csv", "-o", "o.csv", "--unknown-ids", "drop"],
+        1,
+        "not in the column 'id' of the nodes (such as '000', '001', '002', '003', '004'); 1 edge of 1 do so",
+    ),
+    "spaces": (["impute", "nodes.csv", "spaces.csv", "-o", "o.csv"], 1, "ids match if spaces around them do not count"),
+    "case": (["impute", "names.csv", "case.csv", "-o", "o.csv"], 1, "ids match if upper and lower case do not count"),
+    "zeros": (["impute", "nodes.csv", "zeros.csv", "-o", "o.csv"], 1, "ids match if leading zeros do not count"),
+    "null id": (["impute", "null.csv", "edges.csv", "-o", "o.csv"], 1, "the column 'id' lacks 1 id, first in row 2"),
+    "null name": (["impute", "lacking.csv", "case.csv", "-o", "o.csv"], 1, "'who' lacks 1 id, first in row 11"),
+    "name twice": (["impute", "again.csv", "case.csv", "-o", "o.csv"], 1, "'who' holds 'n0' more than once"),
+    "text weights": (["impute", "names.csv", "heavy.csv", "-o", "o.csv"], 1, "first 'strong' in edge 1"),
+    "infinite": (["impute", "infinite.csv", "e.csv", "-o", "o.csv"], 1, "the column 'y' holds -inf at node 'b'"),
+    "nothing known": (["impute", "nothing.csv", "e.csv", "-o", "o.csv"], 1, "no known value in any channel"),
     "mixed": (["impute", "mixed.csv", "edges.csv", "-o", "o.csv"], 1, "mixes numbers and text"),
     "no numbers": (["impute", "words.csv", "edges.csv", "-o", "o.csv"], 1, "no columns of numbers"),
     "empty": (["impute", "empty.csv", "edges.csv", "-o", "o.csv"], 1, "empty.csv is empty"),
@@ -216,7 +266,8 @@ BAD = {
     "both from stdin": (["impute", "-", "-", "-o", "o.csv"], 2, "only one of the two"),
     "no such option": (["impute", "nodes.csv", "edges.csv", "-o", "o.csv", "--nonsense"], 2, "No such option"),
     "no output": (["impute", "nodes.csv", "edges.csv"], 2, "Missing option"),
-    "bad facts": (["report", "nodes.csv"], 1, "the facts are no JSON"),
+    "bad facts": (["report", "nodes.csv"], 1, "nodes.csv: the facts are no JSON"),
+    "no facts": (["report", "missing.json"], 1, "missing.json does not exist"),
     "bad folds": (["evaluate", "nodes.csv", "edges.csv", "--folds", "1"], 2, "at least 2"),
     "bad unit": (["evaluate", "nodes.csv", "edges.csv", "--unit", "x"], 2, "unit must be one of"),
     "bad methods": (["evaluate", "nodes.csv", "edges.csv", "--methods", "x"], 2, "--methods must be among"),
@@ -235,7 +286,19 @@ def bad_files(tmp_path_factory):
     (folder / "words.csv").write_text("id,x\na,b\n")
     (folder / "empty.csv").write_text("")
     strange = "".join(f"000,x{place}\n" for place in range(7))
-    (folder / "strange.csv").write_text(f"source,target\n{strange}")
+    (folder / "strange.csv").write_text(f"source,target\n{strange}000,001\n")
+    (folder / "others.csv").write_text("source,target\nx,y\n")
+    (folder / "spaces.csv").write_text("source,target\n000, 001\n")
+    (folder / "zeros.csv").write_text("source,target\n0,1\n")
+    (folder / "case.csv").write_text("source,target\nN0,N1\n")
+    (folder / "heavy.csv").write_text("source,target,weight\nn0,n1,2.5\nn0,n1,strong\n")
+    (folder / "e.csv").write_text("source,target\na,b\n")
+    (folder / "null.csv").write_text("id,x\na,1\n,2\n")
+    names = "".join(f"n{place},1\n" for place in range(10))
+    for name, row in (("names", "n10,"), ("lacking", ",1"), ("again", "n0,1")):
+        (folder / f"{name}.csv").write_text(f"who,x\n{names}{row}\n")
+    (folder / "infinite.csv").write_text("id,x,y\na,1,2\nb,,-inf\n")
+    (folder / "nothing.csv").write_text("id,x,y\na,,\nb,,\n")
     parquet.write_table(node_table(features()), folder / "whole.parquet")
     (folder / "cut.parquet").write_bytes((folder / "whole.parquet").read_bytes()[:-100])
     return folder
@@ -258,9 +321,16 @@ def test_bad_input_is_refused_in_words_and_nothing_is_written(bad_files, monkeyp
 def test_errors_speak_of_options(bad_files, monkeypatch):
     monkeypatch.chdir(bad_files)
     done = invoke("impute", "nodes.csv", "strange.csv", "-o", "o.csv")
-    assert "7 edges of 7 do so" in done.stderr
+    assert "7 edges of 8 do so" in done.stderr
     assert "--unknown-ids drop" in done.stderr
     assert "pcfi.frames" not in done.stderr
+
+
+def test_edges_that_are_dropped_are_counted(bad_files, tmp_path, monkeypatch):
+    monkeypatch.chdir(bad_files)
+    asked = ["-o", tmp_path / "o.csv", "--unknown-ids", "drop", "--method", "mean"]
+    done = invoke("impute", "nodes.csv", "strange.csv", *asked)
+    assert "strange.csv: 7 of 8 edges name unknown ids and were left out" in done.stderr
 
 
 def test_debug_shows_where_an_error_comes_from(bad_files):
@@ -344,6 +414,17 @@ def test_defaults_shown_are_those_of_python():
     shown = " ".join(invoke("impute", "--help").stdout.replace("│", "").split())
     for name in ("alpha", "beta", "unreachable", "method"):
         assert f"Default: {signature(pcfi.impute).parameters[name].default}." in shown
+
+
+def test_help_lists_every_method_and_outputs_under_output():
+    assert "pcfi, fp, neighbors, mean, zero, auto." in " ".join(invoke("impute", "--help").stdout.split())
+    sections = invoke("report", "--help").stdout
+    assert sections.index("Output:") < sections.index("--output") < sections.index("--force") < sections.index("Help:")
+
+
+def test_spaces_after_commas_separate_columns_too(files):
+    done = invoke("info", files / "nodes.csv", files / "edges.csv", "--columns", "age, income", "--json")
+    assert [channel["name"] for channel in json.loads(done.stdout)["channels"]] == ["age", "income"]
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["impute", "--help"]])

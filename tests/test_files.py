@@ -17,6 +17,7 @@ import pcfi
 from command_line import edge_table, features, node_table, ring
 from pcfi.errors import FileError, ParameterError, TooLargeError
 from pcfi.files import edges as edge_files
+from pcfi.files import nodes as node_files
 from pcfi.files import sizes
 from pcfi.files.formats import EDGE_FORMATS, NODE_FORMATS, OUTPUT_FORMATS, Format, format_of, sniff
 from pcfi.files.nodes import Nodes, Wanted, read_nodes
@@ -113,12 +114,20 @@ def test_every_edge_format_gives_the_same_graph(tmp_path):
         (["x", "twice", "name"], Wanted(), "name"),
         (["x", "twice"], Wanted(), None),
         (["x", "name", "id"], Wanted(id="name"), "name"),
+        (["x", "customer_id"], Wanted(), "customer_id"),
+        (["x", "name", "city_id", "userID"], Wanted(), "userID"),
+        (["x", "customer Id", "customer_id"], Wanted(), "customer Id"),
+        (["x", "city_id", "covid", "PAID"], Wanted(), None),
     ],
 )
-def test_the_id_column_is_chosen_by_rule(tmp_path, columns, wanted, chosen):
-    content = {"x": [1.0, 2.0], "twice": ["a", "a"]}
-    table = pa.table({name: content.get(name, ["a", "b"]) for name in columns})
-    assert read_nodes(write(table, tmp_path / "n.parquet"), wanted).id == chosen
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_the_id_column_is_chosen_by_rule(tmp_path, columns, wanted, chosen, suffix):
+    content = {"x": [1.0, 2.0], "twice": ["a", "a"], "city_id": [7, 7]}
+    numbers = {"customer_id", "userID", "customer Id", "covid", "PAID"}
+    table = pa.table({name: content.get(name, [1, 0] if name in numbers else ["a", "b"]) for name in columns})
+    nodes = read_nodes(write(table, tmp_path / f"n.{suffix}"), wanted)
+    assert nodes.id == chosen
+    assert nodes.channels == [name for name in columns if name in {"x", "city_id", *numbers} - {chosen}]
 
 
 @pytest.mark.parametrize(
@@ -187,6 +196,10 @@ BAD = {
     "noise.npz": (b"PK\x03\x04 nonsense", "cannot be read as npz"),
     "noise.csv.gz": (b"\x1f\x8b nonsense", "cannot be read as csv"),
     "noise.csv.zst": (b"not zstd at all", "cannot be read as csv"),
+    "latin.csv": ("id,x,city\na,1,Köln\nb,,Rome\n".encode("latin-1"), "latin.csv is no text in UTF-8: convert it, as"),
+    "latin-id.csv": ("id,x\nKöln,1\nRome,\n".encode("latin-1"), "no text in UTF-8"),
+    "latin-name.csv": ("id,Größe\na,1\nb,\n".encode("latin-1"), "no text in UTF-8"),
+    "utf16.csv": ("id,x\na,1\n".encode("utf-16"), "no text in UTF-8"),
     "wrong.txt": (b"id,x\na,1\n", "none of .parquet"),
 }
 
@@ -199,6 +212,30 @@ def test_bad_files_are_refused_in_one_line(tmp_path, name):
         read_nodes(str(tmp_path / name), Wanted())
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("separator", "decimal", "words"),
+    [
+        (";", ",", " (separated by ';', decimal commas): "),
+        (";", ".", " (separated by ';'): "),
+        ("\t", ",", " (separated by tabs, decimal commas): "),
+        (",", ".", "csv: "),
+    ],
+)
+def test_separators_and_decimal_commas_are_recognised(tmp_path, separator, decimal, words):
+    def save(name, text):
+        (tmp_path / name).write_text(text.replace(",", separator).replace(".", decimal))
+        return str(tmp_path / name)
+
+    path = save("n.csv", "id,x,y\na,1.5,\nb,,-2\n")
+    nodes = read_nodes(path, Wanted())
+    assert (nodes.id, nodes.table["x"].to_pylist(), nodes.table["y"].to_pylist()) == ("id", [1.5, None], [None, -2])
+    assert words in node_files.described(nodes, path)
+    path = save("e.csv", "source,target,weight\na,b,0.25\n")
+    edges = edge_files.read_edges(path, nodes, None, None, None)
+    assert edges.graph.to_pydict() == {"source": ["a"], "target": ["b"], "weight": [0.25]}
+    assert words in edge_files.described(edges, path)
 
 
 def test_pickles_are_not_loaded(tmp_path):
@@ -364,6 +401,13 @@ def test_mangled_edge_files_give_a_graph_or_a_clear_error(tmp_path_factory, data
             assert np.isfinite(graph.degree).all()
         assert said
         assert "\n" not in said
+
+
+@pytest.mark.parametrize(("end", "words"), [(b"1 2 5E", "ends within a line"), (b"1 2 5\0E-1\n", "is no text")])
+def test_matrix_market_files_that_crash_their_reader_are_refused(tmp_path, end, words):
+    (tmp_path / "e.mtx").write_bytes(b"%%MatrixMarket matrix coordinate real general\n%\n12 12 12\n" + end)
+    with pytest.raises(FileError, match=words):
+        edge_files.read_edges(str(tmp_path / "e.mtx"), Nodes(node_table(features()), None, []), None, None, None)
 
 
 def test_what_is_written_appears_whole_or_not_at_all(tmp_path):

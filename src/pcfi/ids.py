@@ -1,7 +1,7 @@
 """Ids of nodes -> row numbers: a column or an index of the node table, and the edge table that names them."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,12 @@ PAIRS = (
     ("i", "j"),
 )
 WEIGHTS = ("weight", "weights", "w")
-SHOWN = 5  # unknown ids that an error names
+SHOWN = 5  # ids that an error names
+ALIKE: dict[str, Callable[[str], str]] = {
+    "spaces around them do": str.strip,
+    "upper and lower case do": str.lower,
+    "leading zeros do": lambda name: name.lstrip("0"),
+}
 
 
 def usual_ends(names: Sequence[str]) -> tuple[str, str] | None:
@@ -216,7 +221,7 @@ def read_edges(
             )
     ends = np.stack([ids.rows(frame.get_column(name), f"the edge column {name!r}") for name in (source, target)])
     known: Array = np.logical_and(ends[0] >= 0, ends[1] >= 0)
-    if not known.all() and unknown_ids == "error":
+    if not known.all() and (unknown_ids == "error" or not known.any()):
         _refuse_unknown(frame, (source, target), ends, ids)
     return ends[:, known], _read_weights(frame, weight, known)
 
@@ -226,6 +231,7 @@ def _refuse_unknown(frame: Any, columns: tuple[str, str], ends: Array, ids: Ids)
     several = edges[: 2 * SHOWN].tolist()
     try:
         pairs = list(zip(*(frame.get_column(name)[several].to_list() for name in columns), strict=True))
+        held = [] if ids.series is None else ids.series.to_list()
     except UnicodeDecodeError as error:
         raise GraphError(f"the ids of {columns[0]!r} and {columns[1]!r} are no text in UTF-8: {error}") from None
     names = [
@@ -234,12 +240,33 @@ def _refuse_unknown(frame: Any, columns: tuple[str, str], ends: Array, ids: Ids)
         for name, row in zip(pair, ends[:, edge], strict=True)
         if row < 0
     ]
-    shown = ", ".join(map(repr, list(dict.fromkeys(names))[:SHOWN]))
-    raise GraphError(
-        f"edge {edges[0]} names {names[0]!r}, which is not in {ids.words} of the nodes; {counted(len(edges), 'edge')} "
-        f"of {ends.shape[1]:,} do so (such as {shown}): add the rows, or leave these edges out with "
-        "pcfi.frames.impute(nodes, edges, unknown_ids='drop')"
+    there = f" (such as {_few(held)})" if held else ""
+    advice = (
+        "name another column of ids, pcfi.frames.impute(nodes, edges, id=...)"
+        if len(edges) == ends.shape[1]
+        else "leave these edges out with pcfi.frames.impute(nodes, edges, unknown_ids='drop')"
     )
+    raise GraphError(
+        f"edge {edges[0]} names {names[0]!r}, which is not in {ids.words} of the nodes{there}; "
+        f"{counted(len(edges), 'edge')} of {ends.shape[1]:,} do so (such as {_few(names)}){_near(held, names)}: "
+        f"add the rows, or {advice}"
+    )
+
+
+def _few(names: list[Any]) -> str:
+    different = list(dict.fromkeys(names[: 4 * SHOWN]))
+    return ", ".join(map(repr, different[:SHOWN]))
+
+
+def _near(held: list[Any], names: list[Any]) -> str:
+    """Why ids that look alike do not match, as far as that can be told."""
+    texts = [name for name in names if isinstance(name, str)]
+    if not texts or not all(isinstance(name, str) for name in held):
+        return ""
+    for words, change in ALIKE.items():
+        if {change(name) for name in texts} & {change(name) for name in held}:
+            return f"; ids match if {words} not count"
+    return ""
 
 
 def _read_weights(frame: Any, weight: str | None, known: Array) -> Array | None:
@@ -249,5 +276,20 @@ def _read_weights(frame: Any, weight: str | None, known: Array) -> Array | None:
         raise GraphError(f"the edge table has no column {weight!r}, only {_listed(frame.columns)}: name one, or None")
     dtype = frame.get_column(weight).dtype
     if not (dtype.is_numeric() or dtype == narwhals().Boolean):
-        raise GraphError(f"edge weights must be real numbers, but the column {weight!r} holds {dtype}")
+        raise GraphError(
+            f"edge weights must be real numbers, but the column {weight!r} holds {dtype}"
+            f"{_first_text(frame.get_column(weight))}"
+        )
     return np.asarray(frame.get_column(weight).cast(narwhals().Float64).to_numpy())[known]
+
+
+def _first_text(series: Any) -> str:
+    """The first value of a column of text that is no number, in words."""
+    if _kind(series) != "strings":
+        return ""
+    for edge, value in enumerate(series.to_list()):
+        try:
+            float(value or 0)
+        except ValueError:
+            return f", first {value!r} in edge {edge}"
+    return ": convert it"

@@ -87,14 +87,14 @@ def literal(text: str) -> Any:
 
 
 def names(texts: Sequence[str] | None) -> list[str]:
-    """Names given several at a time, as in `--columns age,income`, or one by one; quotes protect a comma.
+    """Names given several at a time, as in `--columns age,income`, or one by one; quotes protect commas and spaces.
 
-    >>> names(["age,income", '"a,b"'])
-    ['age', 'income', 'a,b']
+    >>> names(["age, income", '"a,b", " c"'])
+    ['age', 'income', 'a,b', ' c']
     """
     import csv
 
-    return [name for row in csv.reader(texts or []) for name in row if name]
+    return [name for row in csv.reader(texts or [], skipinitialspace=True) for name in row if name]
 
 
 _CALLS = re.compile(r"pcfi\.frames\.impute\(nodes, edges, (\w+)=([^)]*)\)")

@@ -134,6 +134,8 @@ def impute(
             return
         formats = outputs.check()
         loaded = load(told, (nodes, edges), wanted, ends, directed=bool(directed), rounds=round)
+        if all(column.missing.all() for column in loaded.table.columns):
+            raise FileError(f"{nodes} has no known value in any channel: there is nothing to fill from")
         with told.stage("impute"):
             result = pcfi.impute(loaded.table, loaded.graph, **given, progress=told.progress)
         with told.stage("write"):
@@ -188,9 +190,11 @@ def _null_where_unreachable(table: Any, channels: Sequence[str]) -> Any:
 
 
 def _fitting(table: Any, form: Format, loaded: Loaded) -> Any:
-    """The table; for arrays, its channels only."""
-    if form.name not in ("npy", "npz"):
+    """The table: text of a text file is written to another as it stood, else it gets types; for arrays, channels."""
+    if form.is_text:
         return table
+    if form.name not in ("npy", "npz"):
+        return loaded.nodes.typed(table)
     if loaded.nodes.categorical:
         raise FileError(f"a file .{form.name} holds numbers only: write categories to .parquet or .csv")
     extra = [name for name in table.column_names if name.removesuffix(CONFIDENCE) in loaded.names]

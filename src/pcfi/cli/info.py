@@ -18,6 +18,7 @@ from pcfi.report.facts import GraphFacts, HopFacts
 
 MOST_ROWS = 30  # channels shown one by one
 MOST_HOPS = 10
+MARKS = (-999.0, -9999.0, -99999.0, 9999.0, 99999.0)  # that often stand for missing cells
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ def look(loaded: Loaded) -> Info:
         hops=hop_facts(count_hops(problem), None),
         memory={"filling": needed.total, "tables": int(loaded.nodes.table.nbytes), "available": job.available},
         job=job,
-        remarks=(*_remarks(facts, channels), *job.remarks()),
+        remarks=(*_remarks(facts, channels), *_markers(problem.values, channels), *job.remarks()),
     )
 
 
@@ -133,10 +134,27 @@ def _remarks(graph: GraphFacts, channels: tuple[Channel, ...]) -> list[str]:
     if constant:
         found.append(f"{counted(len(constant), 'channel')} whose known values are all equal, first {constant[0]!r}.")
     if spread and max(spread) > 100 * min(spread):
-        found.append("The channels have very different ranges: --standardize keeps one from drowning the others.")
+        found.append(
+            "The channels have very different ranges: with --alpha and --beta as numbers, add --standardize, so that "
+            "none drowns the others."
+        )
     if not any(channel.n_missing for channel in channels):
         found.append("Nothing is missing; a marker such as -999 is named with --missing-value.")
     return found
+
+
+def _markers(values: Any, channels: tuple[Channel, ...]) -> list[str]:
+    """Extremes that stand repeatedly and look like marks of missing cells."""
+    found: dict[float, list[str]] = {}
+    for place, channel in enumerate(channels):
+        for value in {channel.low, channel.high}.intersection(MARKS):
+            if (values[:, place] == value).sum() > 1:
+                found.setdefault(value, []).append(channel.name)
+    return [
+        f"{value:g} stands repeatedly in {counted(len(names), 'channel')}, first {names[0]!r}: if it means missing, "
+        f"add --missing-value {value:g}."
+        for value, names in found.items()
+    ]
 
 
 def _show_outline(told: Session, found: Outline) -> None:

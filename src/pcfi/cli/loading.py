@@ -7,10 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pcfi.cli.session import Session
+from pcfi.errors import FeatureError, ParameterError, counted
 from pcfi.files import edges as edge_files
 from pcfi.files import nodes as node_files
 from pcfi.graphs import Graph, read_graph
-from pcfi.ids import is_frame, read_edges
+from pcfi.ids import UNKNOWN_IDS, is_frame, read_edges
 from pcfi.tables import Table, read_table
 
 Array = npt.NDArray[Any]
@@ -76,9 +77,6 @@ def load(
     rounds: bool = False,
 ) -> Loaded:
     """Read both files, match ids to rows, and prepare the graph."""
-    from pcfi.errors import ParameterError
-    from pcfi.ids import UNKNOWN_IDS
-
     if columns.unknown_ids not in UNKNOWN_IDS:
         raise ParameterError(f"--unknown-ids must be one of {', '.join(UNKNOWN_IDS)}, got {columns.unknown_ids!r}")
     if paths[0] == paths[1] == "-":
@@ -96,7 +94,27 @@ def load(
         graph = edges.graph
         if is_frame(graph):
             graph = read_edges(graph, table.ids, unknown_ids=columns.unknown_ids, **edges.options)
+            n_edges = edges.graph.num_rows
+            if graph[0].shape[1] < n_edges:
+                unknown = f"{n_edges - graph[0].shape[1]:,} of {counted(n_edges, 'edge')}"
+                told.say(f"{paths[1]}: {unknown} name unknown ids and were left out")
     with told.stage("prepare graph"):
         n_nodes = nodes.table.num_rows
         prepared = read_graph(graph, n_nodes, f"{paths[0]} has {n_nodes} rows", directed=directed)
-    return Loaded(nodes, table, prepared)
+    loaded = Loaded(nodes, table, prepared)
+    _refuse_infinite(loaded)
+    return loaded
+
+
+def _refuse_infinite(loaded: Loaded) -> None:
+    """Raise `FeatureError` if a channel holds an infinite value, by the names of the files."""
+    for name in loaded.names:
+        infinite = np.isinf(np.asarray(loaded.nodes.table[name].to_numpy(zero_copy_only=False), dtype=np.float64))
+        if infinite.any():
+            row = int(np.argmax(infinite))
+            value = loaded.nodes.table[name][row].as_py()
+            raise FeatureError(
+                f"the column {name!r} holds {value} at node {loaded.node_name(row)!r} "
+                f"({counted(int(infinite.sum()), 'such cell')}): known values must be finite; if it means missing, add "
+                f"--missing-value {value}"
+            )

@@ -43,7 +43,8 @@ Id = Annotated[
     str | None,
     typer.Option(
         "--id",
-        help="Column of node ids. Default: named id, node or node_id; else the first of unique texts; else rows.",
+        help="Column of node ids. Default: named id, node or node_id; else the first of unique values named as in "
+        "customer_id, customerId; else the first of unique texts; else rows.",
         metavar="COLUMN",
         rich_help_panel=COLUMNS,
     ),
@@ -110,7 +111,7 @@ UnknownIds = Annotated[
 ]
 Method = Annotated[
     str | None,
-    typer.Option(help=f"One of {listed(METHODS)}.{_default('method')}", metavar="NAME", rich_help_panel=FILLING),
+    typer.Option(help=f"One of {listed(METHODS)}, auto.{_default('method')}", metavar="NAME", rich_help_panel=FILLING),
 ]
 Alpha = Annotated[
     str | None,

@@ -17,7 +17,14 @@ def report(
         Path, typer.Argument(metavar="FACTS", help="A file that pcfi impute --facts wrote.", show_default=False)
     ],
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="Where the report goes; - is standard output.")
+        str,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Where the report goes; - is standard output.",
+            rich_help_panel=o.OUTPUT,
+        ),
     ] = "report.html",
     force: o.Force = False,
     quiet: o.Quiet = False,
@@ -26,16 +33,25 @@ def report(
     """Paint the report of a saved facts file again."""
     with session(quiet=quiet, debug=debug, data_out=output == "-") as told:
         check_output(output, force=force)
-        try:
-            text = facts.read_text(encoding="utf-8")
-        except UnicodeDecodeError:
-            raise FileError(f"{facts} is no text: name a file that pcfi impute --facts wrote") from None
-        from pcfi.report.facts import Facts
         from pcfi.report.page import paint
 
-        write_text(paint(Facts.from_json(text)), output, force=force)
+        write_text(paint(_read(facts)), output, force=force)
         if output != "-":
             told.show(f"Wrote {output}")
+
+
+def _read(path: Path) -> Any:
+    """The facts of a file; errors name it."""
+    from pcfi.report.facts import Facts
+
+    try:
+        return Facts.from_json(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FileError(f"{path} does not exist: name a file that pcfi impute --facts wrote") from None
+    except UnicodeDecodeError:
+        raise FileError(f"{path} is no text: name a file that pcfi impute --facts wrote") from None
+    except FileError as error:
+        raise FileError(f"{path}: {error}") from None
 
 
 command: tuple[Any, dict[str, Any]] = report, {"cls": GroupedCommand}

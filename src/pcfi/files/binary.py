@@ -92,7 +92,8 @@ def read_sparse(source: Source) -> Any:
     if source.format.name == "mtx":
         from scipy.io import mminfo, mmread
 
-        path = _by_name(source)  # scipy 1.17 crashes on a file object
+        path = _by_name(source)  # scipy 1.17 crashes on a file object, and on what is refused here
+        _refuse_broken_lines(source)
         rows, columns, entries, layout, *_ = mminfo(path)
         refuse_beyond_memory(16 * (rows * columns if layout == "array" else entries), source.words)
         return mmread(path)
@@ -100,6 +101,17 @@ def read_sparse(source: Source) -> Any:
 
     with source.open() as file:
         return sparse.load_npz(file)
+
+
+def _refuse_broken_lines(source: Source) -> None:
+    last = b""
+    with source.open() as file:
+        while block := file.read(1 << 20):
+            if b"\0" in block:
+                raise FileError(f"{source.words} is no text, as a file .{source.format.name} must be: is it whole?")
+            last = block[-1:]
+    if last != b"\n":
+        raise FileError(f"{source.words} ends within a line: is it whole? If so, add a newline at its end")
 
 
 def is_sparse_npz(source: Source) -> bool:

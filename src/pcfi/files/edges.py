@@ -18,9 +18,9 @@ from pcfi.files.binary import (
     read_sparse,
 )
 from pcfi.files.formats import EDGE_FORMATS
-from pcfi.files.nodes import Nodes
+from pcfi.files.nodes import Nodes, nearly_ids
 from pcfi.files.opening import Source, clear_errors, open_source
-from pcfi.files.text import header, read_text
+from pcfi.files.text import dialect_of, header, read_text
 from pcfi.ids import WEIGHTS, usual_ends
 from pcfi.tables import is_number
 
@@ -40,10 +40,11 @@ class Ends:
 
 @dataclass(frozen=True, eq=False)
 class Edges:
-    """Edges as `pcfi.frames.impute` takes them, and the columns that were chosen."""
+    """Edges as `pcfi.frames.impute` takes them, the columns that were chosen, and how a text file is written."""
 
     graph: Any
     ends: Ends | None = None
+    dialect: str = ""
 
     @property
     def options(self) -> dict[str, Any]:
@@ -65,8 +66,10 @@ def read_edges(path: str, nodes: Nodes, source: str | None, target: str | None, 
         else:
             table = {"parquet": read_parquet, "arrow": read_arrow}[file.format.name](file)
             pair = choose_ends(table.column_names, source, target, file.words)
+    _refuse_names_for_rows(table, pair, nodes, file)
     chosen = choose_weight(table.schema, pair, weight, file.words)
-    return Edges(_same_ids(table, pair, nodes, file), Ends(*pair, chosen))
+    dialect = str(dialect_of(file)) if file.format.is_text else ""
+    return Edges(_same_ids(table, pair, nodes, file), Ends(*pair, chosen), dialect)
 
 
 def _read_graph(file: Source) -> Any:
@@ -128,6 +131,17 @@ def _same_ids(table: Any, pair: tuple[str, str], nodes: Nodes, file: Source) -> 
     return table
 
 
+def _refuse_names_for_rows(table: Any, pair: tuple[str, str], nodes: Nodes, file: Source) -> None:
+    """Raise `FileError` if edges name nodes by text, but no column of the nodes was taken for ids."""
+    import pyarrow as pa
+
+    if nodes.id is not None or not any(pa.types.is_string(table.schema.field(name).type) for name in pair):
+        return
+    nearly = nearly_ids(nodes)
+    reason = f": {nearly}, but every node needs an id of its own" if nearly else ": name it with --id"
+    raise FileError(f"{file.words} names nodes by text, but no column of the nodes holds ids that all differ{reason}")
+
+
 def _cast(column: Any, kind: Any, name: str, file: Source) -> Any:
     import pyarrow as pa
 
@@ -145,4 +159,4 @@ def described(edges: Edges, path: str) -> str:
         graph = edges.graph
         size = graph.nnz if hasattr(graph, "nnz") else np.shape(graph)[-1] if np.ndim(graph) else 0
         return f"{path}: {counted(int(size), 'entry').replace('entrys', 'entries')}, nodes named by row numbers"
-    return f"{path}: {counted(edges.graph.num_rows, 'edge')}, {edges.ends}"
+    return f"{path}{edges.dialect}: {counted(edges.graph.num_rows, 'edge')}, {edges.ends}"

@@ -1,5 +1,6 @@
 """A node file -> a table of pyarrow, and which of its columns are ids and channels."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,11 +9,11 @@ from pcfi.errors import FileError, ParameterError, counted
 from pcfi.files.binary import FEATURES, as_table, read_arrow, read_h5ad, read_npy, read_npz, read_parquet
 from pcfi.files.formats import NODE_FORMATS
 from pcfi.files.opening import Source, clear_errors, open_source
-from pcfi.files.text import header, read_text, refuse_mixed
+from pcfi.files.text import MARKERS, dialect_of, empty_as_null, header, read_text, refuse_mixed, typed
 from pcfi.tables import is_number
 
 ID_NAMES = ("id", "node", "node_id")
-USUAL_MARKERS = ("", "NA", "N/A", "n/a", "null", "NULL", "NaN", "nan")  # of missing categories in text
+LIKELY_ID = r"[\W_][iI][dD]$|[a-z0-9]I[dD]$"  # customer_id, customer ID, customerId
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,9 @@ class Nodes:
     categorical : list of str
         Columns of categories to fill.
     ids_are_text : bool
-        Whether ids come from a text file, where 7 and 007 are two ids.
+        Whether ids come from a text file, where 7 and 007 are two ids, and other columns pass through as text.
+    dialect : str
+        How such a file is written, in words, if not as its suffix says.
     """
 
     table: Any
@@ -66,12 +69,20 @@ class Nodes:
     channels: list[str]
     categorical: list[str] = field(default_factory=list)
     ids_are_text: bool = False
+    dialect: str = ""
 
     @property
     def passed(self) -> list[str]:
         """Columns that pass through untouched, besides the ids."""
         used = {self.id, *self.channels, *self.categorical}
         return [name for name in self.table.column_names if name not in used]
+
+    def typed(self, table: Any) -> Any:
+        """A table of these columns with those that pass through as text in the types that their values have."""
+        if self.ids_are_text:
+            for name in set(self.passed).intersection(table.column_names):
+                table = table.set_column(table.column_names.index(name), name, typed(table[name]))
+        return table
 
 
 def read_nodes(path: str, wanted: Wanted) -> Nodes:
@@ -81,17 +92,15 @@ def read_nodes(path: str, wanted: Wanted) -> Nodes:
         table = _read(source, wanted)
     if table.num_rows == 0:
         raise FileError(f"{source.words} has no rows: one row per node is needed")
-
-    def is_unique(name: str) -> bool:
-        import pyarrow.compute as pc
-
-        return bool(table[name].null_count == 0 and pc.count_distinct(table[name]).as_py() == table.num_rows)
-
-    id_column, channels = choose_columns(table, wanted, source, is_unique)
+    id_column, channels = choose_columns(table, wanted, source, lambda name: _differ(table[name]))
+    if id_column is not None and table[id_column].null_count:
+        lacking = _lacking(table[id_column], id_column)
+        raise FileError(f"{source.words}: the column {lacking}, but every node needs an id of its own")
     table = mark_missing(table, channels, wanted.missing)
-    usual = USUAL_MARKERS if source.format.is_text else ()
+    usual = MARKERS if source.format.is_text else ()
     table = mark_missing(table, wanted.categorical, [*wanted.missing, *usual])
-    return Nodes(table, id_column, channels, list(wanted.categorical), source.format.is_text)
+    dialect = str(dialect_of(source)) if source.format.is_text else ""
+    return Nodes(table, id_column, channels, list(wanted.categorical), source.format.is_text, dialect)
 
 
 def choose_columns(
@@ -108,8 +117,49 @@ def _read(source: Source, wanted: Wanted) -> Any:
     if source.format.name in readers:
         return readers[source.format.name](source)
     if source.format.is_text:
-        return read_text(source, as_text=_untouched(header(source), wanted), missing=wanted.missing)
+        return empty_as_null(_read_text(source, wanted))
     return as_table(read_npy(source) if source.format.name == "npy" else read_npz(source, FEATURES), source)
+
+
+def _read_text(source: Source, wanted: Wanted) -> Any:
+    """A text file; ids stay text, and whether a column is one may depend on its values."""
+    names = header(source)
+    kept, likely = _untouched(names, wanted), _likely_ids(names, wanted)
+    table = read_text(source, as_text={*kept, *likely}, missing=wanted.missing)
+    found = next((name for name in likely if _differ(table[name])), None)
+    if kept.issuperset(set(likely) - {found}):
+        return table
+    return read_text(source, as_text={*kept, *([found] if found else [])}, missing=wanted.missing)
+
+
+def _differ(column: Any) -> bool:
+    """Whether no value is missing or stands twice."""
+    import pyarrow.compute as pc
+
+    return bool(column.null_count == 0 and pc.count_distinct(column).as_py() == len(column))
+
+
+def _lacking(column: Any, name: str) -> str:
+    import pyarrow.compute as pc
+
+    row = pc.index(pc.is_null(column), True).as_py()
+    return f"{name!r} lacks {counted(column.null_count, 'id')}, first in row {row + 1}"
+
+
+def nearly_ids(nodes: Nodes) -> str:
+    """Why a column of text that looks like ids was not taken, in words; empty if there is none."""
+    import pyarrow.compute as pc
+
+    for name in nodes.passed:
+        column = nodes.table[name]
+        if not _is_text(column.type) or 10 * pc.count_distinct(column).as_py() < 9 * len(column):
+            continue
+        if column.null_count:
+            return _lacking(column, name)
+        counts = pc.value_counts(column)
+        twice = counts.field("values")[pc.index(pc.greater(counts.field("counts"), 1), True).as_py()]
+        return f"{name!r} holds {twice.as_py()!r} more than once"
+    return ""
 
 
 def _untouched(names: Sequence[str], wanted: Wanted) -> set[str]:
@@ -130,17 +180,31 @@ def _named_id(names: Sequence[str]) -> str | None:
     return next((name for wanted in ID_NAMES for name in names if name.lower() == wanted), None)
 
 
+def _likely_ids(names: Sequence[str], wanted: Wanted) -> list[str]:
+    """Columns named as ids often are, customer_id or userId: they are if all values differ, unless another is named."""
+    named = wanted.id or _named_id(names)
+    if named is not None and named not in wanted.columns:
+        return []
+    used = {*wanted.columns, *wanted.categorical}
+    return [name for name in names if name not in used and re.search(LIKELY_ID, name)]
+
+
 def _choose_id(schema: Any, wanted: Wanted, is_unique: Callable[[str], bool]) -> str | None:
-    """The column that is named; else by its usual name; else the first one of unique things that are no numbers."""
+    """The column that is named; else by its usual name; else the first of unique things: likely names, then texts."""
+    from pyarrow import types
+
     found = wanted.id or _named_id(schema.names)
     if found is not None and found not in wanted.columns:
         return found
     used = {*wanted.columns, *wanted.categorical}
-    names = [str(field_.name) for field_ in schema if field_.name not in used and _can_be_id(field_.type)]
-    return next((name for name in names if is_unique(name)), None)
+    texts = [str(one.name) for one in schema if one.name not in used and _is_text(one.type)]
+    likely = [
+        name for name in _likely_ids(schema.names, wanted) if name in texts or types.is_integer(schema.field(name).type)
+    ]
+    return next((name for name in (*likely, *texts) if is_unique(name)), None)
 
 
-def _can_be_id(kind: Any) -> bool:
+def _is_text(kind: Any) -> bool:
     from pyarrow import types
 
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind))
@@ -215,7 +279,7 @@ def described(nodes: Nodes, path: str, n_nodes: int | None = None) -> str:
     )
     categorical = f", categories {shown(nodes.categorical)}" if nodes.categorical else ""
     passed = f"; passed through: {shown(nodes.passed)}" if nodes.passed else ""
-    return f"{path}: {rows}, {ids}, {channels}{categorical}{passed}"
+    return f"{path}{nodes.dialect}: {rows}, {ids}, {channels}{categorical}{passed}"
 
 
 def shown(names: Sequence[str], most: int = 6) -> str:

@@ -1,14 +1,75 @@
-"""CSV and TSV -> a table of pyarrow."""
+"""CSV and TSV <-> a table of pyarrow."""
 
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from pcfi.errors import FileError
 from pcfi.files.formats import DELIMITERS
 from pcfi.files.opening import Source
+from pcfi.tables import is_number
 
 NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
 BLOCK = 1 << 22  # bytes parsed at a time; a row must fit
+ROWS = 1 << 13  # rows written at a time
+MARKERS = ("", "NA", "N/A", "n/a", "null", "NULL", "NaN", "nan")  # of missing cells in columns that are read as text
+SAMPLE = 1 << 18  # bytes that tell how numbers and columns are written
+DECIMAL = r'(?m)(?:^|{0})\s*"?[-+]?\d*{1}\d+(?:[eE][-+]?\d+)?"?\s*(?={0}|\r?$)'
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What stands between columns, and in numbers before their fraction; `usual` is whether the suffix says so."""
+
+    delimiter: str
+    decimal: str = "."
+    usual: bool = True
+
+    def __str__(self) -> str:
+        between = "tabs" if self.delimiter == "\t" else repr(self.delimiter)
+        commas = ", decimal commas" if self.decimal == "," else ""
+        return "" if self.usual else f" (separated by {between}{commas})"
+
+
+def dialect_of(source: Source) -> Dialect:
+    """How a text file is written: with semicolons or tabs if its header has no other separator."""
+    with source.arrow() as stream:
+        sample = bytes(stream.read(SAMPLE))
+    if sample.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in sample:
+        raise _not_utf8(source)
+    usual = DELIMITERS[source.format.name]
+    text = sample.decode("utf-8", errors="replace")
+    names = re.sub(r'"[^"]*"', "", text.partition("\n")[0])
+    other = next((mark for mark in ";\t" if mark in names), None)
+    if usual in names or other is None:
+        return Dialect(usual)
+    commas, points = (re.search(DECIMAL.format(other, mark), text) for mark in (",", r"\."))
+    return Dialect(other, "," if commas and not points else ".", usual=False)
+
+
+@contextmanager
+def _utf8(source: Source) -> Iterator[None]:
+    """Say what is wrong with text in another encoding."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except UnicodeDecodeError:
+        raise _not_utf8(source) from None
+    except pa.ArrowInvalid as error:
+        if "invalid UTF8" in str(error):
+            raise _not_utf8(source) from None
+        raise
+
+
+def _not_utf8(source: Source) -> FileError:
+    name = "FILE" if source.data is not None else source.path
+    return FileError(
+        f"{source.words} is no text in UTF-8: convert it, as in iconv -f LATIN1 -t UTF-8 {name} > utf8.csv "
+        "(UTF-16 instead of LATIN1, if that is what it is)"
+    )
 
 
 def read_text(source: Source, *, as_text: Collection[str] = (), missing: Sequence[str] = ()) -> Any:
@@ -20,8 +81,11 @@ def read_text(source: Source, *, as_text: Collection[str] = (), missing: Sequenc
     convert = csv.ConvertOptions(
         column_types={name: pa.string() for name in as_text if name in names},
         null_values=[*csv.ConvertOptions().null_values, *missing],
+        decimal_point=dialect_of(source).decimal,
     )
     table = _read(source, convert)
+    if any(pa.types.is_binary(field.type) for field in table.schema):
+        raise _not_utf8(source)
     if table.num_rows == 0:
         raise FileError(f"{source.words} has a header but no rows")
     guessed = [field.name for field in table.schema if pa.types.is_temporal(field.type)]
@@ -32,12 +96,10 @@ def read_text(source: Source, *, as_text: Collection[str] = (), missing: Sequenc
 
 def header(source: Source) -> list[str]:
     """The names of the columns, from the first rows."""
-    import re
-
     from pyarrow import csv
 
     options = csv.ReadOptions(block_size=BLOCK)
-    with source.arrow() as stream, csv.open_csv(stream, options, _parse(source)) as reader:
+    with _utf8(source), source.arrow() as stream, csv.open_csv(stream, options, _parse(source)) as reader:
         names = list(reader.schema.names)
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     if twice:
@@ -52,14 +114,14 @@ def header(source: Source) -> list[str]:
 def _read(source: Source, convert: Any) -> Any:
     from pyarrow import csv
 
-    with source.arrow() as stream:
+    with _utf8(source), source.arrow() as stream:
         return csv.read_csv(stream, csv.ReadOptions(block_size=BLOCK), _parse(source), convert)
 
 
 def _parse(source: Source) -> Any:
     from pyarrow import csv
 
-    return csv.ParseOptions(delimiter=DELIMITERS[source.format.name], newlines_in_values=True)
+    return csv.ParseOptions(delimiter=dialect_of(source).delimiter, newlines_in_values=True)
 
 
 def refuse_mixed(table: Any, name: str, source: Source) -> None:
@@ -80,3 +142,70 @@ def refuse_mixed(table: Any, name: str, source: Source) -> None:
         f"{source.words}: the column {name!r} mixes numbers and text, first {word!r} in row {row + 1}: if that means "
         f"missing, add --missing-value {word!r}; if it is no channel, add --exclude {name}"
     )
+
+
+def empty_as_null(table: Any) -> Any:
+    """The table with null for every text that is empty, as an empty cell is read."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for place, field in enumerate(table.schema):
+        if pa.types.is_string(field.type):
+            column = table.column(place)
+            kept = pc.if_else(pc.equal(column, ""), pa.scalar(None, field.type), column)
+            table = table.set_column(place, field, kept)
+    return table
+
+
+def typed(column: Any) -> Any:
+    """A column of text in the type that all its values have: whole numbers, numbers, truth values, else text.
+
+    >>> import pyarrow as pa
+    >>> str(typed(pa.chunked_array([["3", None]])).type), str(typed(pa.chunked_array([["007"]])).type)
+    ('int64', 'string')
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_string(column.type) or column.null_count == len(column):
+        return column
+    if pc.any(pc.match_substring_regex(column, r"^\s*[-+]?0\d")).as_py():
+        return column
+    marked = pc.is_in(column, value_set=pa.array(MARKERS, column.type))
+    bare = pc.if_else(marked, pa.scalar(None, column.type), column)
+    for kind in (pa.int64(), pa.float64(), pa.bool_()):
+        try:
+            return bare.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+    return column
+
+
+def write_rows(table: Any, file: Any, delimiter: str) -> None:
+    """Write a header and rows; quotes stand only where they are needed, and nothing where there is null."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    names = _as_text(pa.array(table.column_names, pa.string()), delimiter).to_pylist()
+    file.write((delimiter.join(names) + "\n").encode())
+    nothing = '""' if table.num_columns == 1 else ""  # an empty line would be no row
+    for batch in table.to_batches(max_chunksize=ROWS):
+        cells = [pc.fill_null(_as_text(column, delimiter), nothing) for column in batch.columns]
+        cells[-1] = pc.binary_join_element_wise(cells[-1], "\n", "")
+        lines = pc.binary_join_element_wise(*cells, delimiter)
+        file.write(lines.buffers()[2].slice(0, pc.sum(pc.binary_length(lines)).as_py()))
+
+
+def _as_text(column: Any, delimiter: str) -> Any:
+    """A column as it is written, in quotes where a value would be read as something else."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = column.cast(pa.string())
+    if is_number(column.type):
+        return texts
+    special = pc.match_substring_regex(texts, f'^$|["\\r\\n{delimiter}]')
+    if not pc.any(special).as_py():
+        return texts
+    quoted = pc.binary_join_element_wise('"', pc.replace_substring(texts, '"', '""'), '"', "")
+    return pc.if_else(special, quoted, texts)

@@ -12,6 +12,7 @@ import numpy as np
 
 from pcfi.errors import FileError
 from pcfi.files.formats import DELIMITERS, STANDARD, Format
+from pcfi.files.text import write_rows
 
 
 def check_output(path: str, *, force: bool) -> None:
@@ -109,7 +110,7 @@ def write_table(table: Any, path: str, form: Format, *, force: bool = False) -> 
 
 def _write(table: Any, file: Any, form: Format) -> None:
     import pyarrow as pa
-    from pyarrow import csv, feather, parquet
+    from pyarrow import feather, parquet
 
     match form.name:
         case "parquet":
@@ -121,14 +122,13 @@ def _write(table: Any, file: Any, form: Format) -> None:
         case "npz":
             np.savez_compressed(file, features=_array(table))
         case _:
-            options = csv.WriteOptions(delimiter=DELIMITERS[form.name], batch_size=1 << 15)
             if form.compression is None:
-                csv.write_csv(table, file, options)
+                write_rows(table, file, DELIMITERS[form.name])
             else:
                 file.flush()
                 copy = os.fdopen(os.dup(file.fileno()), "wb")  # closed by pyarrow, unlike the file itself
                 with pa.CompressedOutputStream(pa.PythonFile(copy, mode="w"), form.compression) as packed:
-                    csv.write_csv(table, packed, options)
+                    write_rows(table, packed, DELIMITERS[form.name])
 
 
 def _array(table: Any) -> Any:
