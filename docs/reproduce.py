@@ -1,13 +1,13 @@
-"""Committed results -> the tables and pictures in docs/reproduce.md. `python docs/reproduce.py`."""
+"""Committed results -> the tables and pictures in docs/reproduce.md, and README's table. `python docs/reproduce.py`."""
 
 from pathlib import Path
 
 from pcfi.experiments.page import Section, section
-from pcfi.experiments.plans import plan
+from pcfi.experiments.plans import Selection, plan
 from pcfi.experiments.store import Store
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "reproduce.md"
+PAGE, README = ROOT / "docs" / "reproduce.md", ROOT / "README.md"
 RESULTS = ROOT / "experiments" / "results" / "runs.jsonl"
 START, END = "<!-- results -->\n", "<!-- /results -->"
 
@@ -26,15 +26,27 @@ def told(one: Section, pictures: Path) -> str:
     return "\n".join(parts)
 
 
+def placed(text: str, body: str) -> str:
+    """The text with a body between its marks."""
+    before, _, rest = text.partition(START)
+    return f"{before}{START}\n{body}\n{END}{rest.partition(END)[2]}"
+
+
+def headline(text: str, store: Store) -> str:
+    """The text with the main rows of table 1 between its marks."""
+    (table1,) = plan("table1", Selection(systems=("zero", "lp", "fp", "pcfi")))
+    tables = section(table1, store).tables
+    return placed(text, "\n".join(f"{table.title} at a rate of 0.995:\n\n{table.markdown()}" for table in tables))
+
+
 def page(text: str, store: Store, pictures: Path) -> str:
     """The page with the results of the store between its marks."""
-    before, _, rest = text.partition(START)
-    after = rest.partition(END)[2]
     sections = [section(one, store) for name in ("all", "search") for one in plan(name)]
     shown = [one for one in sections if one.tables or one.details or one.figures]
     body = "\n".join(told(one, pictures) for one in shown) or "Nothing was run yet.\n"
-    return f"{before}{START}\n{body}\n{END}{after}"
+    return placed(text, body)
 
 
 if __name__ == "__main__":
     PAGE.write_text(page(PAGE.read_text(), Store(RESULTS), PAGE.parent / "reproduced"))
+    README.write_text(headline(README.read_text(), Store(RESULTS)))
