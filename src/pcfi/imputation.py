@@ -23,6 +23,7 @@ from pcfi.tuning import Resolved, resolve
 Array = npt.NDArray[Any]
 
 DIFFERENT = 100  # times that the largest channel's values are the smallest's, for their scales to count as different
+ENOUGH = 10  # known values that tell the scale of a channel
 
 
 def impute(
@@ -221,6 +222,7 @@ def _of_scales(problem: Problem, settings: Settings, filled: Filled) -> list[Pcf
     shared = settings.method == "pcfi" and settings.beta > 0 and settings.alpha < 1 and not settings.standardize
     channels = problem.channels
     size = np.fmax(np.abs(channels.high), np.abs(channels.low)).astype(np.float64)
+    size[channels.n_known < ENOUGH] = 0
     varied = size[size > 0]
     if not shared or len(varied) < 2 or varied.max() < DIFFERENT * varied.min():
         return []
