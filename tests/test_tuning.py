@@ -587,6 +587,11 @@ def test_numbers_for_channels_of_different_scales_warn_where_they_lead_astray():
     features = hidden_at(rng, smooth(rng) * np.array([1.0, 1e3, 1e-3, 1.0, 0.5, 3.0]), "uniform")
     with pytest.warns(pcfi.ScaleWarning, match="beyond what is known"):
         pcfi.impute(features, ring(200), alpha=0.5, beta=2.0)
+    empty = np.column_stack([features, np.full(200, np.nan)])
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        pcfi.impute(empty, ring(200), alpha=0.5, beta=2.0, unreachable="nan")
+    assert {warning.category for warning in said} == {pcfi.ScaleWarning, pcfi.UnreachableWarning}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         pcfi.impute(features, ring(200), alpha=0.5, beta=2.0, standardize=True)

@@ -228,7 +228,8 @@ def _of_scales(problem: Problem, settings: Settings, filled: Filled) -> list[Pcf
         return []
     if not isinstance(filled.values, np.ndarray) or problem.n_missing == 0:
         return []
-    beyond = np.fmax(np.nanmax(filled.values, axis=0) - channels.high, channels.low - np.nanmin(filled.values, axis=0))
+    least, most = np.fmin.reduce(filled.values, axis=0), np.fmax.reduce(filled.values, axis=0)  # past NaN
+    beyond = np.fmax(most - channels.high, channels.low - least)
     times = np.divide(beyond, size, out=np.zeros_like(size), where=size > 0)
     worst = int(np.argmax(times))
     if times[worst] <= 1:
