@@ -16,6 +16,7 @@ PcfiError
 PcfiWarning (UserWarning)
 ├── UnreachableWarning                 cells that no source can reach
 ├── NotSettledWarning                  the steady state was not reached within max_steps
+├── ScaleWarning                       channels of very different scales share with each other
 └── TuningWarning                      too little is known to tune; defaults were used
 
 A message says what is wrong, what was given, what is allowed and what to do.

@@ -3,8 +3,7 @@
 import json
 import shlex
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,12 +15,11 @@ from pcfi.cli.arguments import GroupedCommand, names
 from pcfi.cli.loading import EdgeColumns, Loaded, load
 from pcfi.cli.outputs import Outputs
 from pcfi.cli.session import Session, session
+from pcfi.cli.tables import fitting, tables_of
 from pcfi.errors import FileError, ParameterError, counted
-from pcfi.files.formats import STANDARD, STREAM_FORMATS, Format
+from pcfi.files.formats import STANDARD, STREAM_FORMATS
 from pcfi.files.nodes import Wanted
 from pcfi.files.writing import write_table, write_text
-
-CONFIDENCE = "_confidence"
 
 
 def impute(
@@ -48,6 +46,20 @@ def impute(
     hops: Annotated[
         str | None, typer.Option(help="File for the hops of every cell.", metavar="FILE", rich_help_panel=o.OUTPUT)
     ] = None,
+    intervals: Annotated[
+        str | None,
+        typer.Option(
+            help="File for an interval of every cell and its expected error: columns age_low, age_high, age_error.",
+            metavar="FILE",
+            rich_help_panel=o.OUTPUT,
+        ),
+    ] = None,
+    coverage: Annotated[
+        float,
+        typer.Option(
+            help="Probability that an interval holds the true value.", metavar="NUMBER", rich_help_panel=o.OUTPUT
+        ),
+    ] = 0.9,
     report: Annotated[
         str | None, typer.Option(help="File for the report, .html.", metavar="FILE", rich_help_panel=o.OUTPUT)
     ] = None,
@@ -105,11 +117,11 @@ def impute(
 
     Example: pcfi impute nodes.parquet edges.parquet -o filled.parquet --report report.html
     """
-    to_stdout = STANDARD in (output, confidence, hops)
+    to_stdout = STANDARD in (output, confidence, hops, intervals)
     with session(quiet=quiet, as_json=as_json, debug=debug, threads=threads, data_out=to_stdout) as told:
         if as_json and to_stdout:
             raise ParameterError("--json prints to standard output, and so would the table: choose one of them")
-        outputs = Outputs(output, to, confidence, confidence_columns, hops, report, facts, force)
+        outputs = Outputs(output, to, confidence, confidence_columns, hops, intervals, coverage, report, facts, force)
         given = o.given_options(
             seed,
             method=method,
@@ -132,17 +144,18 @@ def impute(
                 typer.echo(json.dumps(asdict(stored)))
             told.show(_summary(stored, outputs))
             return
-        formats = outputs.check()
+        formats = outputs.check(given)
         loaded = load(told, (nodes, edges), wanted, ends, directed=bool(directed), rounds=round)
         if all(column.missing.all() for column in loaded.table.columns):
             raise FileError(f"{nodes} has no known value in any channel: there is nothing to fill from")
         with told.stage("impute"):
             result = pcfi.impute(loaded.table, loaded.graph, **given, progress=told.progress)
         with told.stage("write"):
-            tables = _tables(loaded, result, outputs)
-            fitting = {what: _fitting(table, formats[what], loaded) for what, table in tables.items()}
-            for what, table in fitting.items():
+            tables = tables_of(loaded, result, outputs)
+            ready = {what: fitting(table, formats[what], loaded) for what, table in tables.items()}
+            for what, table in ready.items():
                 write_table(table, outputs.tables()[what], formats[what], force=force)
+            outputs = replace(outputs, intervals=outputs.intervals if "intervals" in ready else None)
         tested = _evaluated(told, loaded, given, seed) if evaluate else None
         gathered = (
             _report(told, loaded, result, outputs, (nodes, edges), given, tested)
@@ -152,53 +165,6 @@ def impute(
         if as_json and gathered is not None:
             typer.echo(json.dumps({**json.loads(gathered.to_json()), "picture": None, "outputs": outputs.tables()}))
         told.show(_summary(result, outputs))
-
-
-def _tables(loaded: Loaded, result: Any, outputs: Outputs) -> dict[str, Any]:
-    """The tables to write: values, confidence, hops."""
-    found = {"values": result.values}
-    kept = [name for name in result.values.column_names if name in {loaded.nodes.id, *_filled(loaded)}]
-    if (outputs.confidence or outputs.confidence_columns) and result.confidence is None:
-        raise ParameterError(f"--confidence: the method {result.method} has no confidence; pcfi has")
-    if outputs.hops and result.hops is None:
-        raise ParameterError(f"--hops: the method {result.method} does not search the graph; pcfi and fp do")
-    if outputs.confidence_columns:
-        for name in _filled(loaded):
-            if name + CONFIDENCE in found["values"].column_names:
-                raise FileError(f"the nodes have a column {name + CONFIDENCE!r} already: use --confidence FILE instead")
-            found["values"] = found["values"].append_column(name + CONFIDENCE, result.confidence[name])
-    if outputs.confidence:
-        found["confidence"] = result.confidence.select(kept)
-    if outputs.hops:
-        found["hops"] = _null_where_unreachable(result.hops.select(kept), _filled(loaded))
-    return found
-
-
-def _filled(loaded: Loaded) -> list[str]:
-    return [column.name for column in loaded.table.columns]
-
-
-def _null_where_unreachable(table: Any, channels: Sequence[str]) -> Any:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    for name in channels:
-        column = table[name]
-        hops = pc.if_else(pc.equal(column, pcfi.UNREACHABLE), pa.scalar(None, column.type), column)
-        table = table.set_column(table.column_names.index(name), name, hops)
-    return table
-
-
-def _fitting(table: Any, form: Format, loaded: Loaded) -> Any:
-    """The table: text of a text file is written to another as it stood, else it gets types; for arrays, channels."""
-    if form.is_text:
-        return table
-    if form.name not in ("npy", "npz"):
-        return loaded.nodes.typed(table)
-    if loaded.nodes.categorical:
-        raise FileError(f"a file .{form.name} holds numbers only: write categories to .parquet or .csv")
-    extra = [name for name in table.column_names if name.removesuffix(CONFIDENCE) in loaded.names]
-    return table.select(extra)
 
 
 def _evaluated(told: Session, loaded: Loaded, given: dict[str, Any], seed: int) -> Any:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pcfi.errors import FileError, ParameterError
 from pcfi.files.formats import OUTPUT_FORMATS, STANDARD, STREAM_FORMATS, Format, format_of
@@ -17,20 +18,32 @@ class Outputs:
     confidence: str | None
     confidence_columns: bool
     hops: str | None
+    intervals: str | None
+    coverage: float
     report: str | None
     facts: str | None
     force: bool
 
     def tables(self) -> dict[str, str]:
         """The files of tables, by what they hold."""
-        named = {"values": self.values, "confidence": self.confidence, "hops": self.hops}
+        named = {
+            "values": self.values,
+            "confidence": self.confidence,
+            "hops": self.hops,
+            "intervals": self.intervals,
+        }
         return {what: path for what, path in named.items() if path is not None}
 
-    def check(self) -> dict[str, Format]:
-        """Refuse what cannot be written before any work is done; formats by what is written."""
+    def check(self, given: dict[str, Any]) -> dict[str, Format]:
+        """Refuse what cannot be written before any work is done; formats by what is written.
+
+        `given` are the parameters of `pcfi.impute`.
+        """
         for path in self._paths():
             check_output(path, force=self.force)
-        return {what: self._format(path) for what, path in self.tables().items()}
+        if self.intervals is not None:
+            self._check_intervals(given)
+        return {what: self._format(what, path) for what, path in self.tables().items()}
 
     def check_stored(self, *, resumes: bool) -> None:
         """The same for what `pcfi.scale` writes; a run that goes on may find some of its own results."""
@@ -58,9 +71,21 @@ class Outputs:
             raise ParameterError(f"two outputs would go to {twice[0]}: give each a name of its own")
         return paths
 
-    def _format(self, path: str) -> Format:
+    def _check_intervals(self, given: dict[str, Any]) -> None:
+        if not 0 < self.coverage < 1:
+            raise ParameterError(f"--coverage must be a number between 0 and 1 (both excluded), got {self.coverage:g}")
+        numbers = all(isinstance(given.get(name), float | int) for name in ("alpha", "beta"))
+        if given.get("method", "pcfi") not in ("pcfi", "auto"):
+            raise ParameterError(f"--intervals: the method {given['method']} has none; pcfi has")
+        if given.get("objective", "representation" if numbers else "values") != "values":
+            raise ParameterError(
+                "--intervals belong to values, but the paper's method was asked for, by numbers for alpha and beta or "
+                "by the objective representation: add --objective values"
+            )
+
+    def _format(self, what: str, path: str) -> Format:
         if path != STANDARD:
-            return format_of(path, OUTPUT_FORMATS, "the output")
+            return format_of(path, STREAM_FORMATS if what == "intervals" else OUTPUT_FORMATS, f"the {what}")
         if self.stream_format not in STREAM_FORMATS:
             raise ParameterError(f"--to must be one of {', '.join(STREAM_FORMATS)}, got {self.stream_format!r}")
         return Format(self.stream_format)

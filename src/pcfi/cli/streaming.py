@@ -16,6 +16,7 @@ from pcfi.files.nodes import Wanted
 
 INSTEAD = {
     "--confidence-columns": "use --confidence FILE",
+    "--intervals": "leave it out: they are learned from the whole table only",
     "--report": "leave it out, or make a report of fewer columns, without a budget",
     "--facts": "leave it out, or use --json",
     "--evaluate": "use pcfi evaluate on fewer columns",
@@ -102,6 +103,7 @@ def _refuse(paths: tuple[str, str], wanted: Wanted, given: dict[str, Any], outpu
         raise ParameterError("--work is for runs with --memory or --cluster: add one of them, or leave it out")
     asked = {
         "--confidence-columns": outputs.confidence_columns,
+        "--intervals": outputs.intervals,
         "--report": outputs.report,
         "--facts": outputs.facts,
         "--categorical": wanted.categorical,

@@ -53,6 +53,11 @@ class Format:
         """Whether numbers and ids are written as text, so that their types have to be guessed."""
         return self.name in DELIMITERS
 
+    @property
+    def is_array(self) -> bool:
+        """Whether the file holds numbers only, without names of columns."""
+        return self.name in ("npy", "npz")
+
 
 def format_of(path: str, allowed: Sequence[str], what: str) -> Format:
     """The format that the suffix of `path` stands for.

@@ -1,0 +1,83 @@
+"""The tables that `pcfi impute` writes: values, confidence, hops, intervals."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import pcfi
+from pcfi.cli.loading import Loaded
+from pcfi.cli.outputs import Outputs
+from pcfi.errors import FileError, ParameterError, TuningWarning
+from pcfi.files.formats import Format
+
+CONFIDENCE = "_confidence"
+LOW, HIGH, ERROR = "_low", "_high", "_error"
+
+
+def tables_of(loaded: Loaded, result: Any, outputs: Outputs) -> dict[str, Any]:
+    """The tables asked for, by what they hold."""
+    channels = [column.name for column in loaded.table.columns]
+    kept = [name for name in result.values.column_names if name in {loaded.nodes.id, *channels}]
+    if (outputs.confidence or outputs.confidence_columns) and result.confidence is None:
+        raise ParameterError(f"--confidence: the method {result.method} has no confidence; pcfi has")
+    if outputs.hops and result.hops is None:
+        raise ParameterError(f"--hops: the method {result.method} does not search the graph; pcfi and fp do")
+    found = {"values": result.values}
+    if outputs.confidence_columns:
+        found["values"] = _with_confidence(result, channels)
+    if outputs.confidence:
+        found["confidence"] = result.confidence.select(kept)
+    if outputs.hops:
+        found["hops"] = _null_where_unreachable(result.hops.select(kept), channels)
+    if outputs.intervals and result.expected_error is None:
+        warnings.warn(
+            f"nothing was learned about errors, so {outputs.intervals} was not written: intervals need the method pcfi "
+            "and more known cells",
+            TuningWarning,
+            stacklevel=2,
+        )
+    elif outputs.intervals:
+        found["intervals"] = _intervals(loaded, result, outputs.coverage)
+    return found
+
+
+def fitting(table: Any, form: Format, loaded: Loaded) -> Any:
+    """The table: text of a text file is written to another as it stood, else it gets types; for arrays, channels."""
+    if form.is_text:
+        return table
+    if not form.is_array:
+        return loaded.nodes.typed(table)
+    if loaded.nodes.categorical:
+        raise FileError(f"a file .{form.name} holds numbers only: write categories to .parquet or .csv")
+    extra = [name for name in table.column_names if name.removesuffix(CONFIDENCE) in loaded.names]
+    return table.select(extra)
+
+
+def _with_confidence(result: Any, channels: Sequence[str]) -> Any:
+    table = result.values
+    for name in channels:
+        if name + CONFIDENCE in table.column_names:
+            raise FileError(f"the nodes have a column {name + CONFIDENCE!r} already: use --confidence FILE instead")
+        table = table.append_column(name + CONFIDENCE, result.confidence[name])
+    return table
+
+
+def _null_where_unreachable(table: Any, channels: Sequence[str]) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for name in channels:
+        column = table[name]
+        hops = pc.if_else(pc.equal(column, pcfi.UNREACHABLE), pa.scalar(None, column.type), column)
+        table = table.set_column(table.column_names.index(name), name, hops)
+    return table
+
+
+def _intervals(loaded: Loaded, result: Any, coverage: float) -> Any:
+    """Ids, and for each channel of numbers the ends of its intervals and the error to expect."""
+    low, high = result.interval(coverage)
+    table = low.select([] if loaded.nodes.id is None else [loaded.nodes.id])
+    for name in loaded.names:
+        for ending, part in ((LOW, low), (HIGH, high), (ERROR, result.expected_error)):
+            table = table.append_column(name + ending, part[name])
+    return table
