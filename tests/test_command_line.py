@@ -134,8 +134,15 @@ def test_columns_categories_and_whole_numbers(tmp_path):
         "--beta",
         "0.1",
     ]
-    done = invoke("impute", tmp_path / "n.csv", tmp_path / "e.csv", "-o", tmp_path / "o.csv", *options)
+    facts = tmp_path / "facts.json"
+    done = invoke(
+        "impute", tmp_path / "n.csv", tmp_path / "e.csv", "-o", tmp_path / "o.csv", "--facts", facts, *options
+    )
     assert done.exit_code == 0, done.stderr
+    assert "Filled 3 missing cells (25.0%)" in done.stdout
+    gathered = json.loads(facts.read_text())
+    assert {one["name"]: one["n_missing"] for one in gathered["channels"]} == {"n": 1, "x": 1, "kind": 1}
+    assert sum(one["n_cells"] for one in gathered["hops"]) == 3
     filled = csv.read_csv(tmp_path / "o.csv").to_pydict()
     assert filled["kind"] == ["red", "red", "red", "blue"]
     assert filled["n"][1] in (1, 2)

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from contextlib import nullcontext
 
 import networkx as nx
 import numpy as np
@@ -137,6 +138,18 @@ def test_ids_are_never_a_channel():
     result = pcfi.impute(nodes, edges, alpha=0.5, beta=0.1)
     assert result.shape == (3, 1)
     assert result.values["id"].to_list() == [10, 20, 30]
+
+
+@pytest.mark.parametrize("method", [{"alpha": 0.5, "beta": 0.1}, {"method": "fp"}, {"method": "mean"}])
+def test_cells_are_counted_as_the_table_has_them(method):
+    searches = method != {"method": "mean"}
+    nodes = pd.DataFrame({"city": ["A", None, "B", "C", None], "age": [1.0, np.nan, 3.0, 4.0, np.nan]})
+    with pytest.warns(pcfi.UnreachableWarning, match="2 of 4 missing") if searches else nullcontext():
+        result = pcfi.frames.impute(nodes, [[0, 1], [1, 2]], categorical=["city"], **method)
+    assert result.shape == (5, 2)
+    assert result.n_missing == 4
+    assert result.n_unreachable == (2 if searches else 0)
+    assert result.unreachable["city"].tolist() == [False] * 4 + [searches]
 
 
 def test_null_and_nan_are_both_missing():

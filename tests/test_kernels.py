@@ -151,7 +151,7 @@ def test_hops_are_those_of_a_search_from_each_channel(problem):
     expected = reference_hops(problem)
     expected[expected == reference.UNREACHED] = UNREACHABLE
     np.testing.assert_array_equal(hops.expand(), expected)
-    assert hops.unreachable_cells == (expected == UNREACHABLE).sum()
+    assert hops.unreachable_cells() == (expected == UNREACHABLE).sum()
 
 
 @pytest.mark.parametrize("length", [254, 255, 256, 300, 70_000])

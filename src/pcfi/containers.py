@@ -1,7 +1,7 @@
 """The containers that features come in: arrays, tensors, tables. What is in them, and the ways back."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -38,6 +38,8 @@ class Container:
         can be pickled.
     number : callable
         A graph that names nodes as the container does -> one that names rows.
+    leading : index of channels
+        Those whose cells are counted: of a column of categories, which is several channels, the first.
     """
 
     array: Any
@@ -45,6 +47,7 @@ class Container:
     restore: Restore = _as_it_is
     wrap: Restore = _as_it_is
     number: Callable[[GraphLike], GraphLike] = _as_it_is
+    leading: Any = field(default_factory=lambda: slice(None))
 
 
 def open_container(features: Any, known: Any) -> Container:
@@ -59,7 +62,8 @@ def _is_table(features: object) -> bool:
 def _read_table(features: Any, known: Any) -> Container:
     table = features if isinstance(features, Table) else read_table(features)
     mask = table.known(known)
-    return Container(table.values(), mask, partial(table.restore, known=mask), table.wrap, table.number)
+    restore = partial(table.restore, known=mask)
+    return Container(table.values(), mask, restore, table.wrap, table.number, table.leading())
 
 
 def _read_tensor(features: Any, known: Any) -> Container:

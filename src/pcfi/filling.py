@@ -77,7 +77,7 @@ FILLS: dict[str, Callable[[Problem, Settings, Engine], Filled]] = {
 
 def _hops(problem: Problem, settings: Settings, engine: Engine) -> Hops:
     hops = engine.count_hops(problem, settings)
-    refuse_unreachable(hops.unreachable_cells, problem, settings)
+    refuse_unreachable(hops.unreachable_cells(problem.leading), problem, settings)
     return hops
 
 
@@ -91,7 +91,7 @@ def refuse_divergence(outcome: Outcome) -> None:
 
 def _place_unreachable(problem: Problem, settings: Settings, engine: Engine, hops: Hops, out: Array) -> None:
     """Put what the policy says into the unreachable cells (they hold the mean until now)."""
-    if hops.unreachable_cells and settings.unreachable != "mean":
+    if hops.unreachable_cells() and settings.unreachable != "mean":
         engine.place_unreachable(hops, _policy_values(problem, settings), out)
 
 
@@ -111,5 +111,5 @@ def refuse_unreachable(n_cells: int, problem: Problem, settings: Settings) -> No
 def unreachable_text(n_cells: int, problem: Problem) -> str:
     """How many missing cells are unreachable, in words."""
     text = f"{n_cells:,} of {problem.n_missing:,} missing cells cannot be reached from any known cell of their channel"
-    n_empty = int((problem.channels.n_known == 0).sum())
+    n_empty = int((problem.channels.n_known[problem.leading] == 0).sum())
     return f"{text} ({counted(n_empty, 'channel')} without any known value)" if n_empty else text

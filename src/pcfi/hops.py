@@ -37,10 +37,9 @@ class Hops:
     n_unreachable: Array
     patterns: Array
 
-    @property
-    def unreachable_cells(self) -> int:
-        """Number of unreachable cells over all channels."""
-        return int(self.n_unreachable[self.patterns].sum())
+    def unreachable_cells(self, channels: Any = slice(None)) -> int:
+        """Number of unreachable cells in these channels."""
+        return int(self.n_unreachable[self.patterns[channels]].sum())
 
     def confidence_by_code(self, alpha: float, dtype: npt.DTypeLike) -> Array:
         """Table from hops to confidence, alpha^hops (Def. 2); the last entry, for unreachable cells, is 0."""

@@ -135,7 +135,7 @@ def complete(problem: Problem, settings: Settings) -> tuple[Imputation, list[Pcf
     with compile_notice(show=settings.progress):
         resolved = resolve(problem, settings)
         filled = _fill(problem, resolved)
-    return _report(problem, resolved, filled, status_of(resolved.settings, filled, problem.n_missing))
+    return _report(problem, resolved, filled, status_of(resolved.settings, filled, problem))
 
 
 def _fill(problem: Problem, resolved: Resolved) -> Filled:
@@ -150,9 +150,9 @@ def _fill(problem: Problem, resolved: Resolved) -> Filled:
     return filled
 
 
-def status_of(settings: Settings, filled: Filled, n_missing: int) -> str:
+def status_of(settings: Settings, filled: Filled, problem: Problem) -> str:
     """How it went, in a sentence."""
-    if n_missing == 0:
+    if problem.n_missing == 0:
         return "Nothing was missing."
     if filled.outcome is None:
         what = {
@@ -161,7 +161,7 @@ def status_of(settings: Settings, filled: Filled, n_missing: int) -> str:
             "neighbors": "the mean of its known neighbours, or of its channel if it has none",
         }
         return f"A missing cell holds {what[settings.method]}."
-    if filled.hops is not None and filled.hops.unreachable_cells == n_missing:
+    if filled.hops is not None and filled.hops.unreachable_cells(problem.leading) == problem.n_missing:
         return "No source can reach any missing cell, so there was nothing to diffuse."
     residual, steps = filled.outcome.residual, counted(filled.outcome.steps, "step")
     if isinstance(settings.solver, UntilSettled) and residual <= settings.solver.rtol:
@@ -188,7 +188,10 @@ def _report(problem: Problem, resolved: Resolved, filled: Filled, status: str) -
         notices.append(TuningWarning(text))
     notices += _of_scales(problem, settings, filled)
     empty = (problem.channels.n_known == 0) & (settings.method != "zero") & (problem.n_missing > 0)
-    n_unreachable = filled.hops.unreachable_cells if filled.hops is not None else int(empty.sum()) * len(problem.values)
+    if filled.hops is not None:
+        n_unreachable = filled.hops.unreachable_cells(problem.leading)
+    else:
+        n_unreachable = int(empty[problem.leading].sum()) * len(problem.values)
     if n_unreachable:
         filling = {"mean": "their channel's mean (0 if it has none)", "zero": "0", "nan": "NaN"}[settings.unreachable]
         text = unreachable_text(n_unreachable, problem)
@@ -205,7 +208,7 @@ def _report(problem: Problem, resolved: Resolved, filled: Filled, status: str) -
         converged=converged,
         n_missing=problem.n_missing,
         n_unreachable=n_unreachable,
-        shape=(problem.values.shape[0], problem.values.shape[1]),
+        shape=(len(problem.values), len(empty[problem.leading])),
         _filled=filled.values,
         _hops=filled.hops,
         tuning=tuning,
@@ -213,6 +216,7 @@ def _report(problem: Problem, resolved: Resolved, filled: Filled, status: str) -
         _unreachable_channels=empty,
         _dtype=problem.dtype,
         _wrap=problem.wrap,
+        _leading=problem.leading,
     )
     return result, notices
 

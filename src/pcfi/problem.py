@@ -1,7 +1,7 @@
 """Features, known mask and graph -> `Problem`: checked once, here, and never again downstream."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -74,6 +74,8 @@ class Problem:
         Turns a filled array into what the caller gets.
     wrap : callable
         Puts any other table of the features' shape, such as the confidence, into the caller's container.
+    leading : index of channels
+        Those whose cells are counted: of a column of categories, which is several channels, the first.
     """
 
     values: Array
@@ -82,6 +84,7 @@ class Problem:
     channels: Channels
     restore: Callable[[Array], Any]
     wrap: Callable[[Array], Any]
+    leading: Any = field(default_factory=lambda: slice(None))
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -91,7 +94,8 @@ class Problem:
     @property
     def n_missing(self) -> int:
         """Number of missing cells."""
-        return int(self.values.shape[0] * self.values.shape[1] - self.channels.n_known.sum())
+        n_known = self.channels.n_known[self.leading]
+        return int(self.values.shape[0] * len(n_known) - n_known.sum())
 
 
 def read_problem(features: Any, graph: GraphLike, known: Any = None, *, directed: bool = False) -> Problem:
@@ -104,7 +108,7 @@ def read_problem(features: Any, graph: GraphLike, known: Any = None, *, directed
         mask = tensors.beside(values, mask)
     numbered = container.number(graph)
     prepared = read_graph(numbered, len(values), f"features has {len(values)} rows", directed=directed)
-    return Problem(values, mask, prepared, survey(values, mask), restore, container.wrap)
+    return Problem(values, mask, prepared, survey(values, mask), restore, container.wrap, container.leading)
 
 
 def _read_features(container: Container) -> tuple[Array, Restore]:

@@ -53,7 +53,7 @@ class Imputation:
         Number of missing cells that no source can reach; they hold what `unreachable=` says. For methods that do not
         search the graph, those in channels without any known value (none for "zero").
     shape : tuple of int
-        Number of nodes and channels.
+        Number of nodes and channels; a column of categories counts as one.
     tuning : Tuning or None
         What "auto" found, and what spoke for it.
     center : ndarray or None
@@ -79,6 +79,7 @@ class Imputation:
     _unreachable_channels: Array = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     _dtype: npt.DTypeLike = np.float64
     _wrap: Callable[[Array], Any] = _as_it_is
+    _leading: Any = field(default_factory=lambda: slice(None))
 
     @cached_property
     def hops(self) -> Any:
@@ -150,9 +151,12 @@ class Imputation:
     @cached_property
     def unreachable(self) -> Any:
         """Mask of the cells that no source can reach."""
+        return self._wrap(self._unreachable_cells())
+
+    def _unreachable_cells(self) -> Array:
         if self._hops is not None:
-            return self._wrap(self._hops.unreachable())
-        return self._wrap(np.broadcast_to(self._unreachable_channels, self.shape).copy())
+            return self._hops.unreachable()
+        return np.tile(self._unreachable_channels, (self.shape[0], 1))
 
     def _facts(self) -> list[tuple[str, str]]:
         nodes, channels = self.shape

@@ -81,6 +81,11 @@ class Table:
         kind = narwhals().Float32 if dtype == np.float32 else narwhals().Float64
         return np.asarray(series.cast(kind).to_numpy(), dtype=dtype)[:, None]
 
+    def leading(self) -> Array:
+        """First channel of every column: its cells are those that the table has."""
+        widths = np.array([column.width for column in self.columns])
+        return np.asarray((np.cumsum(widths) - widths)[widths > 0])
+
     def known(self, known: Any) -> Any:
         """The caller's mask of known cells as an array; a table is read by the names of the columns."""
         if known is None:

@@ -198,8 +198,14 @@ def _report(
             warnings=tuple(told.warnings),
             evaluation=tested,
         )
+        places = loaded.places
         filling = Filling(
-            loaded.names, loaded.array(loaded.nodes.table), loaded.array(result.values), loaded.node_name, loaded.places
+            loaded.names,
+            loaded.array(loaded.nodes.table),
+            loaded.array(result.values),
+            loaded.node_name,
+            [places[name] for name in loaded.names],
+            {one.name: (one.missing, places[one.name]) for one in loaded.table.columns if one.codes is not None},
         )
         gathered = gather(filling, result, loaded.graph, around)
         if outputs.report:

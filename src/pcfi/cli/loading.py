@@ -50,10 +50,10 @@ class Loaded:
         return [column.name for column in self.table.columns if column.codes is None]
 
     @property
-    def places(self) -> list[int]:
-        """Where those stand among all channels; a column of categories is several."""
+    def places(self) -> dict[str, int]:
+        """First channel of every column; a column of categories is several."""
         starts = np.cumsum([0, *(column.width for column in self.table.columns)])
-        return [int(start) for start, one in zip(starts, self.table.columns, strict=False) if one.codes is None]
+        return {column.name: int(start) for start, column in zip(starts, self.table.columns, strict=False)}
 
     def array(self, table: Any) -> Array:
         """Those channels of a table of this layout as one array, NaN where missing."""

@@ -39,6 +39,8 @@ class Filling:
         Name of a node by its row.
     places : sequence of int or None
         Which of all channels these are; None: all.
+    categories : dict
+        Columns of categories by their names: where they were missing, and their first channel.
     """
 
     names: Sequence[str]
@@ -46,6 +48,7 @@ class Filling:
     after: Array
     node_names: Any = str
     places: Sequence[int] | None = None
+    categories: dict[str, tuple[Array, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -70,9 +73,9 @@ def gather(filling: Filling, result: Imputation, graph: Graph, around: Circumsta
         command=around.command,
         method=result.method,
         graph=graph_facts(graph),
-        channels=_channels(filling, missing, _unreachable(result, filling.places)),
+        channels=_channels(filling, missing, result._unreachable_cells()),
         n_patterns=1 if result._hops is None else int(result._hops.codes.shape[1]),
-        hops=() if result._hops is None else hop_facts(result._hops, result.alpha),
+        hops=() if result._hops is None else hop_facts(result._hops, result.alpha, result._leading),
         convergence=Convergence(
             result.status,
             result.converged,
@@ -121,10 +124,10 @@ def graph_facts(graph: Graph) -> GraphFacts:
     )
 
 
-def hop_facts(hops: Hops, alpha: float | None) -> tuple[HopFacts, ...]:
-    """Missing cells by hops."""
+def hop_facts(hops: Hops, alpha: float | None, channels: Any = slice(None)) -> tuple[HopFacts, ...]:
+    """Missing cells of these channels by hops."""
     levels = hops.n_levels
-    sizes = np.bincount(hops.patterns, minlength=hops.codes.shape[1])
+    sizes = np.bincount(hops.patterns[channels], minlength=hops.codes.shape[1])
     counts = np.zeros(levels + 2, dtype=np.int64)
     for pattern, size in enumerate(sizes):
         counts += size * np.bincount(np.minimum(hops.codes[:, pattern], levels + 1), minlength=levels + 2)
@@ -141,20 +144,12 @@ def hop_facts(hops: Hops, alpha: float | None) -> tuple[HopFacts, ...]:
     return tuple(shown)
 
 
-def _unreachable(result: Imputation, places: Sequence[int] | None) -> Array:
-    """Unreachable cells as an array, also where the features were a table."""
-    if result._hops is not None:
-        found = result._hops.unreachable()
-    else:
-        found = np.broadcast_to(result._unreachable_channels, result.shape)
-    return found if places is None else found[:, list(places)]
-
-
 def _channels(filling: Filling, missing: Array, unreachable: Array) -> tuple[ChannelFacts, ...]:
     n_missing = missing.sum(axis=0)
     with_histogram = set(np.argsort(-n_missing, kind="stable")[:MOST_HISTOGRAMS].tolist())
+    places = range(len(filling.names)) if filling.places is None else filling.places
     found = []
-    for place, name in enumerate(filling.names):
+    for place, (name, channel) in enumerate(zip(filling.names, places, strict=True)):
         gone = missing[:, place]
         known, filled = filling.before[~gone, place], filling.after[gone, place]
         found.append(
@@ -162,12 +157,15 @@ def _channels(filling: Filling, missing: Array, unreachable: Array) -> tuple[Cha
                 name=str(name),
                 n_known=len(known),
                 n_missing=int(n_missing[place]),
-                n_unreachable=int((unreachable[:, place] & gone).sum()),
+                n_unreachable=int((unreachable[:, channel] & gone).sum()),
                 mean_known=_mean(known),
                 mean_filled=_mean(filled),
                 histogram=_histogram(known, filled) if place in with_histogram else None,
             )
         )
+    for name, (gone, channel) in filling.categories.items():
+        n_gone, n_unreachable = int(gone.sum()), int((unreachable[:, channel] & gone).sum())
+        found.append(ChannelFacts(name, len(gone) - n_gone, n_gone, n_unreachable, None, None))
     return tuple(found)
 
 
@@ -205,7 +203,7 @@ def _confidence_of_nodes(result: Imputation, n_nodes: int) -> Array:
     hops = result._hops
     if hops is not None and result.alpha is not None:
         table = hops.confidence_by_code(result.alpha, np.float64)
-        sizes = np.bincount(hops.patterns, minlength=hops.codes.shape[1])
+        sizes = np.bincount(hops.patterns[result._leading], minlength=hops.codes.shape[1])
         for pattern, size in enumerate(sizes):
             codes = np.minimum(hops.codes[:, pattern], hops.n_levels + 1)
             total += size * np.where(codes > 0, table[codes], 0.0)

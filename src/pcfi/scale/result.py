@@ -83,9 +83,9 @@ class StoredImputation:
 def report(run: Run, outcome: Outcome) -> tuple[StoredImputation, list[PcfiWarning]]:
     """The result of a finished run, and the warnings that the caller should hear."""
     settings, problem, hops = run.settings, run.outline, run.hops
-    n_missing, n_unreachable = problem.n_missing, hops.unreachable_cells
+    n_missing, n_unreachable = problem.n_missing, hops.unreachable_cells()
     filled = Filled(np.empty(0), outcome, hops)
-    status = status_of(settings, filled, n_missing) if n_missing else "Nothing was missing."
+    status = status_of(settings, filled, problem)
     converged = isinstance(settings.solver, FixedSteps) or outcome.residual <= settings.solver.rtol
     notices: list[PcfiWarning] = []
     if not converged:

@@ -29,7 +29,7 @@ def do_stages(run: Run, runner: Runner) -> Outcome:
     _once(run, "channels-n_known.npy", _gather_survey)
     _do(run, runner, "hops", -(-run.n_patterns // PATTERNS), run.plan.searches)
     _once(run, "hops.json", _gather_hops)
-    refuse_unreachable(run.hops.unreachable_cells, run.outline, run.settings)
+    refuse_unreachable(run.hops.unreachable_cells(), run.outline, run.settings)
     _once(run, "layout.json", _lay_out)
     check_layout(run)
     _do(run, runner, "split", run.n_ranges)

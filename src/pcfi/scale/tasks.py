@@ -276,7 +276,7 @@ def _factored_refining(run: Run) -> Callable[[int, Array, Array], None]:
 
 def _place_unreachable(run: Run, rows: Array, codes: Array) -> None:
     """Put what the policy says into the unreachable cells (they hold the mean until now)."""
-    if run.settings.unreachable == "mean" or not run.hops.unreachable_cells:
+    if run.settings.unreachable == "mean" or not run.hops.unreachable_cells():
         return
     fill = np.nan if run.settings.unreachable == "nan" else 0.0
     for channel in np.flatnonzero(run.hops.n_unreachable[run.channels.patterns]):
