@@ -152,6 +152,21 @@ def test_cells_are_counted_as_the_table_has_them(method):
     assert result.unreachable["city"].tolist() == [False] * 4 + [searches]
 
 
+def test_messages_call_columns_by_their_names():
+    around = {"city": ["A", "B"] * 20, "age": np.linspace(-1, 1, 40), "income": 1e6 * np.linspace(-1, 1, 40)}
+    nodes = pd.DataFrame(around)
+    nodes.loc[::3, "age"] = nodes.loc[1::3, "income"] = np.nan
+    edges = np.stack([np.arange(39), np.arange(1, 40)])
+    with pytest.warns(pcfi.ScaleWarning, match="took the column 'age' .* beyond what is known"):
+        pcfi.frames.impute(nodes, edges, categorical=["city"], alpha=0.5, beta=0.5)
+    nodes.loc[7, "income"] = np.inf
+    with pytest.raises(pcfi.FeatureError, match="the column 'income' in row 7 is inf"):
+        pcfi.frames.impute(nodes, edges, categorical=["city"])
+    nodes["income"] = np.where(nodes.index < 9, -1.7e308, 1.7e308)
+    with pytest.raises(pcfi.DivergenceError, match="the known values of the column 'income' span more"):
+        pcfi.frames.impute(nodes.assign(income=nodes["income"].where(nodes.index > 2)), edges, alpha=0.5, beta=0.0)
+
+
 def test_null_and_nan_are_both_missing():
     nodes = pl.DataFrame({"a": [1.0, None, float("nan"), 4.0]})
     values = pcfi.impute(nodes, [[0, 1, 2], [1, 2, 3]], alpha=0.5, beta=0.1).values["a"]
@@ -273,7 +288,11 @@ REFUSED = {
         pcfi.ParameterError,
         "do not go together",
     ),
-    "infinite": ({"nodes": NODES.assign(age=[1.0, np.inf, 2, 3, 4])}, pcfi.FeatureError, r"features\[1, 0\] is inf"),
+    "infinite": (
+        {"nodes": NODES.assign(age=[1.0, np.inf, 2, 3, 4])},
+        pcfi.FeatureError,
+        "the column 'age' in row 1 is inf",
+    ),
     "lazy": ({"nodes": pl.DataFrame(COLUMNS).lazy()}, pcfi.UnsupportedTypeError, r"call .collect\(\) first"),
     "long integers": (
         {"nodes": NODES.assign(age=2**60 + np.arange(5))},

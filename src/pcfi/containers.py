@@ -22,6 +22,11 @@ def _as_it_is(given: Any) -> Any:
     return given
 
 
+def by_number(channel: int) -> str:
+    """What a channel without a name is called."""
+    return f"channel {channel}"
+
+
 @dataclass(frozen=True, eq=False)
 class Container:
     """Features as they came in, and the ways back.
@@ -40,6 +45,8 @@ class Container:
         A graph that names nodes as the container does -> one that names rows.
     leading : index of channels
         Those whose cells are counted: of a column of categories, which is several channels, the first.
+    named : callable
+        What a channel is called in messages.
     """
 
     array: Any
@@ -48,6 +55,7 @@ class Container:
     wrap: Restore = _as_it_is
     number: Callable[[GraphLike], GraphLike] = _as_it_is
     leading: Any = field(default_factory=lambda: slice(None))
+    named: Callable[[int], str] = by_number
 
 
 def open_container(features: Any, known: Any) -> Container:
@@ -63,7 +71,7 @@ def _read_table(features: Any, known: Any) -> Container:
     table = features if isinstance(features, Table) else read_table(features)
     mask = table.known(known)
     restore = partial(table.restore, known=mask)
-    return Container(table.values(), mask, restore, table.wrap, table.number, table.leading())
+    return Container(table.values(), mask, restore, table.wrap, table.number, table.leading(), table.named)
 
 
 def _read_tensor(features: Any, known: Any) -> Container:

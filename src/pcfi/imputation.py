@@ -239,8 +239,8 @@ def _of_scales(problem: Problem, settings: Settings, filled: Filled) -> list[Pcf
     if times[worst] <= 1:
         return []
     text = (
-        f"sharing between channels with beta={settings.beta:.3g} took channel {worst} {times[worst]:.0f} times its "
-        "largest known value beyond what is known, because channels have very different scales: pass standardize=True, "
-        "or objective='values'"
+        f"sharing between channels with beta={settings.beta:.3g} took {problem.named(worst)} {times[worst]:.0f} times "
+        "its largest known value beyond what is known, because channels have very different scales: pass "
+        "standardize=True, or objective='values'"
     )
     return [ScaleWarning(text)]

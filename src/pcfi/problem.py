@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pcfi import tensors
-from pcfi.containers import Container, Restore, open_container
+from pcfi.containers import Container, Restore, by_number, open_container
 from pcfi.errors import DivergenceError, FeatureError, UnsupportedTypeError, counted
 from pcfi.graphs import Graph, GraphLike, read_graph
 
@@ -76,6 +76,8 @@ class Problem:
         Puts any other table of the features' shape, such as the confidence, into the caller's container.
     leading : index of channels
         Those whose cells are counted: of a column of categories, which is several channels, the first.
+    named : callable
+        What a channel is called in messages.
     """
 
     values: Array
@@ -85,6 +87,7 @@ class Problem:
     restore: Callable[[Array], Any]
     wrap: Callable[[Array], Any]
     leading: Any = field(default_factory=lambda: slice(None))
+    named: Callable[[int], str] = by_number
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -108,7 +111,8 @@ def read_problem(features: Any, graph: GraphLike, known: Any = None, *, directed
         mask = tensors.beside(values, mask)
     numbered = container.number(graph)
     prepared = read_graph(numbered, len(values), f"features has {len(values)} rows", directed=directed)
-    return Problem(values, mask, prepared, survey(values, mask), restore, container.wrap, container.leading)
+    channels = survey(values, mask, container.named)
+    return Problem(values, mask, prepared, channels, restore, container.wrap, container.leading, container.named)
 
 
 def _read_features(container: Container) -> tuple[Array, Restore]:
@@ -180,8 +184,8 @@ def known_mask(problem: Problem) -> Array:
     return problem.mask if len(problem.mask) else ~np.isnan(problem.values)
 
 
-def survey(values: Array, mask: Array) -> Channels:
-    """Facts about each channel; `mask` as in `Problem`."""
+def survey(values: Array, mask: Array, named: Callable[[int], str] = by_number) -> Channels:
+    """Facts about each channel; `mask` and `named` as in `Problem`."""
     look = _facts if isinstance(values, np.ndarray) else tensors.survey
     n_known, low, high, mean, keys = look(values, mask)
     empty = n_known == 0
@@ -190,7 +194,7 @@ def survey(values: Array, mask: Array) -> Channels:
     if not (np.isfinite(low).all() and np.isfinite(high).all() and np.isfinite(mean).all()):
         if not isinstance(values, np.ndarray):
             values, mask = tensors.to_array(values, "features"), tensors.to_array(mask, "known")
-        _refuse_non_finite(values, mask)
+        _refuse_non_finite(values, mask, named)
     patterns, representatives = group_by_key(keys)
     return Channels(n_known, low, high, np.clip(mean, low, high), patterns, representatives)
 
@@ -236,7 +240,7 @@ def group_by_key(keys: Array) -> tuple[Array, Array]:
     return rank[inverse.ravel()], first[order]
 
 
-def _refuse_non_finite(values: Array, mask: Array) -> None:
+def _refuse_non_finite(values: Array, mask: Array, named: Callable[[int], str]) -> None:
     wrong = (mask & ~np.isfinite(values)) if len(mask) else np.isinf(values)
     if not wrong.any():
         return
@@ -246,4 +250,5 @@ def _refuse_non_finite(values: Array, mask: Array) -> None:
         problem, advice = "NaN, but known says it is known", "set known to False there or give it a value"
     else:
         problem, advice = str(value), "known values must be finite; use NaN if it is missing"
-    raise FeatureError(f"features[{node}, {channel}] is {problem}: {advice} ({counted(int(wrong.sum()), 'such cell')})")
+    cell = f"features[{node}, {channel}]" if named is by_number else f"{named(channel)} in row {node}"
+    raise FeatureError(f"{cell} is {problem}: {advice} ({counted(int(wrong.sum()), 'such cell')})")

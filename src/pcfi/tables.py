@@ -86,6 +86,11 @@ class Table:
         widths = np.array([column.width for column in self.columns])
         return np.asarray((np.cumsum(widths) - widths)[widths > 0])
 
+    def named(self, channel: int) -> str:
+        """The column that a channel belongs to, in words."""
+        ends = np.cumsum([column.width for column in self.columns])
+        return f"the column {self.columns[int(np.searchsorted(ends, channel, side='right'))].name!r}"
+
     def known(self, known: Any) -> Any:
         """The caller's mask of known cells as an array; a table is read by the names of the columns."""
         if known is None:

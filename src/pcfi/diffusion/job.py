@@ -136,5 +136,6 @@ class Job:
             spread = high - low
         if not np.isfinite(spread).all():
             channel = chosen[np.flatnonzero(~np.isfinite(spread))[0]]
-            raise DivergenceError(f"the known values of channel {channel} span more than a float64 holds: rescale it")
+            name = self.problem.named(int(channel))
+            raise DivergenceError(f"the known values of {name} span more than a float64 holds: rescale it")
         return spread
