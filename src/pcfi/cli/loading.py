@@ -84,6 +84,11 @@ def load(
     with told.stage("read nodes"):
         nodes = node_files.read_nodes(paths[0], wanted)
     told.say(node_files.described(nodes, paths[0]))
+    for name, value in node_files.dressed_numbers(nodes, wanted):
+        told.warn(
+            f"the column {name!r} is not filled, because {value!r} is text: write it as a plain number, or add "
+            f"--exclude {name} if it is no channel"
+        )
     with told.stage("read edges"):
         edges = edge_files.read_edges(paths[1], nodes, columns.source, columns.target, columns.weight)
     told.say(edge_files.described(edges, paths[1]))

@@ -9,7 +9,18 @@ from pcfi.errors import FileError, ParameterError, counted
 from pcfi.files.binary import FEATURES, as_table, read_arrow, read_h5ad, read_npy, read_npz, read_parquet
 from pcfi.files.formats import NODE_FORMATS
 from pcfi.files.opening import Source, clear_errors, open_source
-from pcfi.files.text import MARKERS, dialect_of, empty_as_null, header, read_text, refuse_mixed, typed
+from pcfi.files.text import (
+    DRESSED,
+    MARKERS,
+    NUMBER,
+    codes,
+    dialect_of,
+    empty_as_null,
+    header,
+    read_text,
+    refuse_mixed,
+    typed,
+)
 from pcfi.tables import is_number
 
 ID_NAMES = ("id", "node", "node_id")
@@ -125,6 +136,7 @@ def _read_text(source: Source, wanted: Wanted) -> Any:
     """A text file; ids stay text, and whether a column is one may depend on its values."""
     names = header(source)
     kept, likely = _untouched(names, wanted), _likely_ids(names, wanted)
+    kept |= codes(source).difference(wanted.columns)
     table = read_text(source, as_text={*kept, *likely}, missing=wanted.missing)
     found = next((name for name in likely if _differ(table[name])), None)
     if kept.issuperset(set(likely) - {found}):
@@ -160,6 +172,21 @@ def nearly_ids(nodes: Nodes) -> str:
         twice = counts.field("values")[pc.index(pc.greater(counts.field("counts"), 1), True).as_py()]
         return f"{name!r} holds {twice.as_py()!r} more than once"
     return ""
+
+
+def dressed_numbers(nodes: Nodes, wanted: Wanted) -> list[tuple[str, str]]:
+    """Columns that pass through as text though all their values are numbers with separators or signs, and a value."""
+    import pyarrow.compute as pc
+
+    found = []
+    for name in nodes.passed:
+        column = nodes.table[name]
+        if wanted.columns or name in wanted.exclude or not _is_text(column.type) or column.null_count == len(column):
+            continue
+        dressed = pc.match_substring_regex(column, DRESSED)
+        if pc.all(dressed).as_py() and not pc.all(pc.match_substring_regex(column, NUMBER)).as_py():
+            found.append((name, str(column[pc.index(pc.is_valid(column), True).as_py()].as_py())))
+    return found
 
 
 def _untouched(names: Sequence[str], wanted: Wanted) -> set[str]:

@@ -12,6 +12,7 @@ from pcfi.files.opening import Source
 from pcfi.tables import is_number
 
 NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
+DRESSED = r"^\s*[-+]?[$€£¥]?\s?[-+]?(\d{1,3}([,' \x{a0}\x{202f}]\d{3})+|\d+)(\.\d+)?\s?[%$€£¥]?\s*$"  # $1,234.50, 12 %
 BLOCK = 1 << 22  # bytes parsed at a time; a row must fit
 ROWS = 1 << 13  # rows written at a time
 MARKERS = ("", "NA", "N/A", "n/a", "null", "NULL", "NaN", "nan")  # of missing cells in columns that are read as text
@@ -94,6 +95,30 @@ def read_text(source: Source, *, as_text: Collection[str] = (), missing: Sequenc
     return table
 
 
+def codes(source: Source) -> set[str]:
+    """Columns of digits that begin with 0 now and then, such as 00123: codes, not numbers. By the first rows."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow import csv
+
+    as_text = csv.ConvertOptions(column_types=dict.fromkeys(header(source), pa.string()))
+    with source.arrow() as stream:
+        sample = bytes(stream.read(SAMPLE))
+    rows = sample[: sample.rfind(b"\n") + 1] if len(sample) == SAMPLE else sample
+    try:
+        table = csv.read_csv(pa.BufferReader(rows), parse_options=_parse(source), convert_options=as_text)
+    except (
+        pa.ArrowInvalid
+    ):  # a value that goes on over several lines was cut; or the whole file is wrong, which is told
+        return set()
+    found = set()
+    for name in table.column_names:
+        filled = table[name].filter(pc.not_equal(table[name], ""))
+        if pc.any(pc.match_substring_regex(filled, r"^0\d")).as_py():
+            found |= {name} if pc.all(pc.match_substring_regex(filled, r"^\d+$")).as_py() else set()
+    return found
+
+
 def header(source: Source) -> list[str]:
     """The names of the columns, from the first rows."""
     from pyarrow import csv
@@ -138,9 +163,11 @@ def refuse_mixed(table: Any, name: str, source: Source) -> None:
         return
     row = pc.index(pc.and_kleene(filled, pc.invert(numbers)), True).as_py()
     word = column[row].as_py()
+    is_dressed = pc.match_substring_regex(column[row], DRESSED).as_py()
+    advice = "write it as a plain number" if is_dressed else f"if that means missing, add --missing-value {word!r}"
     raise FileError(
-        f"{source.words}: the column {name!r} mixes numbers and text, first {word!r} in row {row + 1}: if that means "
-        f"missing, add --missing-value {word!r}; if it is no channel, add --exclude {name}"
+        f"{source.words}: the column {name!r} mixes numbers and text, first {word!r} in row {row + 1}: {advice}; if "
+        f"the column is no channel, add --exclude {name}"
     )
 
 
