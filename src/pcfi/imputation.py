@@ -143,7 +143,10 @@ def _fill(problem: Problem, resolved: Resolved) -> Filled:
     if problem.n_missing == 0:
         hops = Hops.of_known(*problem.values.shape) if settings.method in ("pcfi", "fp") else None
         return Filled(engine.start(problem, problem.channels.mean), hops=hops)
-    filled = FILLS[settings.method](problem, settings, engine)
+    scale = tuning.scale if tuning is not None and settings.method == "pcfi" else None
+    filled = FILLS[settings.method](problem if scale is None else scale.divide(problem), settings, engine)
+    if scale is not None:
+        scale.multiply(problem, filled.values)
     if settings.method == "pcfi" and settings.objective == "values" and tuning is not None and filled.hops is not None:
         kept = tuning.kappa_by_code(filled.hops.n_levels, unreachable=0.0 if settings.unreachable == "mean" else 1.0)
         engine.shrink(filled.hops, kept, tuning.means.values, filled.values)

@@ -72,7 +72,7 @@ def _for_tuning(problem: Problem, working: int) -> int:
     mask, patterns = n_nodes * n_channels, n_nodes * len(n_known)
     n_hidden = n_folds * min(int(channels.n_known.sum()) // PARTS, MOST_CELLS)
     dividing = (n_folds + 1) * mask + PATTERN_BYTES * patterns + UNIT_BYTES * n_units
-    trying = n_folds * (mask + patterns) + problem.values.nbytes + working
+    trying = n_folds * (mask + patterns) + 2 * problem.values.nbytes + working  # filled, and divided by degrees
     return int(CELL_BYTES * n_hidden + max(dividing, trying))
 
 

@@ -1,12 +1,13 @@
 """The choice of parameters without labels: hide known cells, fill them in, and take what does it best."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pcfi.degrees import DegreeScale, grows_with_degree
 from pcfi.parameters import Settings
 from pcfi.problem import Problem
 from pcfi.progress import progress_bar
@@ -56,6 +57,7 @@ class Judged:
     by_fold: Array
     error: float
     deviation: float
+    divided: bool = False  # by a power of the degree
 
 
 def choose(problem: Problem, wishes: Wishes, rng: "np.random.Generator") -> Tuning:
@@ -67,7 +69,12 @@ def choose(problem: Problem, wishes: Wishes, rng: "np.random.Generator") -> Tuni
         return _fallback(problem, wishes, lacking)
     alphas = ALPHAS if wishes.alpha is None else (wishes.alpha,)
     judged = _race(benches, alphas, wishes)
-    best = judged[0]
+    best, scale = judged[0], None
+    if grows_with_degree(problem, whole.squares, whole.units):
+        scaled = _race_divided(problem, benches, judged, wishes)
+        judged += scaled[1]
+        if _clearly_better(scaled[1][0], best):
+            scale, best = scaled[0], scaled[1][0]
     return Tuning(
         objective="values",
         alpha=best.alpha,
@@ -78,14 +85,15 @@ def choose(problem: Problem, wishes: Wishes, rng: "np.random.Generator") -> Tuni
         error=best.error,
         error_of_mean=wishes.metric.over([bench.compared(np.zeros_like(bench.wanted)) for bench in benches])[0],
         tried=tuple(
-            Tried(one.alpha, one.fit.beta, one.error, one.deviation, len(one.filled))
-            for one in sorted(judged, key=lambda one: one.alpha)
+            Tried(one.alpha, one.fit.beta, one.error, one.deviation, len(one.filled), one.divided)
+            for one in sorted(judged, key=lambda one: (one.divided, one.alpha))
         ),
         n_hidden=sum(len(bench.wanted) for bench in benches),
         n_folds=len(benches),
         note="",
         means=shrunken_means(problem.channels, whole.squares),
         calibration=_calibration(problem, whole, benches, best.filled),
+        scale=scale,
     )
 
 
@@ -113,6 +121,23 @@ def _race(benches: list[Bench], alphas: Sequence[float], wishes: Wishes) -> list
     final = {alpha: judge(benches, trials[alpha] + more[alpha], wishes) for alpha in finalists}
     best, *others = sorted(final.values(), key=lambda one: one.error)
     return [_cautious(benches, trials[best.alpha] + more[best.alpha], wishes, best), *others, *judged[FINALISTS:]]
+
+
+def _race_divided(
+    problem: Problem, benches: list[Bench], judged: list[Judged], wishes: Wishes
+) -> tuple[DegreeScale, list[Judged]]:
+    """The same for features divided by powers of the degree, with the alphas that were best without."""
+    scale = DegreeScale.of(problem)
+    divided = scale.divide(problem)
+    finalists = [one.alpha for one in judged[:FINALISTS]]
+    rivals = _race([bench.divided(scale, divided) for bench in benches], finalists, wishes)
+    return scale, [replace(one, divided=True) for one in rivals]
+
+
+def _clearly_better(rival: Judged, best: Judged) -> bool:
+    """Whether the error of a rival is smaller on the folds by more than the standard error of the difference."""
+    gain = best.by_fold - rival.by_fold
+    return bool(gain.mean() > gain.std(ddof=1) / np.sqrt(len(gain)))
 
 
 def _cautious(benches: list[Bench], trials: list[Trial], wishes: Wishes, bold: Judged) -> Judged:

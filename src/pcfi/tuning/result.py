@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pcfi.degrees import DegreeScale
 from pcfi.errors import counted
 from pcfi.tuning.calibration import Calibration
 from pcfi.tuning.means import Means
@@ -18,7 +19,8 @@ Array = npt.NDArray[Any]
 class Tried:
     """One row of the table: an alpha, the beta that is best with it, the error, and its standard error over folds.
 
-    The better half of the alphas is tried on all folds, the others on some.
+    The better half of the alphas is tried on all folds, the others on some. `by_degree` is whether features were
+    divided by the square root of the degree meanwhile.
     """
 
     alpha: float
@@ -26,6 +28,7 @@ class Tried:
     error: float
     standard_error: float
     folds: int
+    by_degree: bool = False
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -56,6 +59,9 @@ class Tuning:
         Cells that were hidden and judged, and the number of folds.
     note : str
         Why nothing was learned and defaults are used; empty if something was.
+    by_degree : bool
+        Whether values are divided by the square root of the degree of their node while they diffuse, because they grow
+        with it.
     """
 
     objective: str
@@ -72,6 +78,12 @@ class Tuning:
     note: str
     means: Means = field(repr=False)
     calibration: Calibration | None = field(repr=False)
+    scale: DegreeScale | None = field(default=None, repr=False)
+
+    @property
+    def by_degree(self) -> bool:
+        """As above."""
+        return self.scale is not None
 
     def __repr__(self) -> str:
         facts = [("objective", self.objective), ("chosen", f"alpha={self.alpha:g}, beta={self.beta:.3g}")]
@@ -82,16 +94,14 @@ class Tuning:
         else:
             shown = ", ".join(f"{value:.2f}" for value in self.kappa[1:7])
             unit = f"{self.metric}, channels in units of their range"
+            facts += [("scaled", "by the square root of the degree")] if self.by_degree else []
             facts += [
                 ("reliability", f"{shown} at 1 to 6 hops"),
                 ("error", f"{self.error:.4g}; of the mean {self.error_of_mean:.4g} ({unit})"),
                 ("hidden", f"{counted(self.n_hidden, 'cell')} in {counted(self.n_folds, 'fold')}"),
                 ("tried", "alpha    beta     folds    error"),
             ]
-            facts += [
-                ("", f"{one.alpha:<8g} {one.beta:<8.3g} {one.folds:<8} {one.error:.4g} +- {one.standard_error:.1g}")
-                for one in self.tried
-            ]
+            facts += [("", _row(one)) for one in self.tried]
         return "Tuning\n" + "\n".join(f"  {name:<12}{text}" for name, text in facts)
 
     @property
@@ -109,6 +119,11 @@ class Tuning:
     def to_rows(self) -> list[dict[str, Any]]:
         """The table of everything tried, one dictionary per row, as a DataFrame takes it."""
         return [asdict(one) for one in self.tried]
+
+
+def _row(one: Tried) -> str:
+    numbers = f"{one.alpha:<8g} {one.beta:<8.3g} {one.folds:<8} {one.error:.4g} +- {one.standard_error:.1g}"
+    return f"{numbers}, scaled" if one.by_degree else numbers
 
 
 def seeded(random_state: Any) -> "np.random.Generator":

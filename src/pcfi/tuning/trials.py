@@ -1,17 +1,18 @@
 """What diffusion with some alpha says about the hidden cells of a fold."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pcfi.channels import Sharing, share, share_factored
+from pcfi.degrees import DegreeScale
 from pcfi.diffusion import Factors, confidence_weighting, diffuse, varies
 from pcfi.engines.compiled import CompiledEngine
 from pcfi.hops import Hops, count_hops
 from pcfi.parameters import Settings
-from pcfi.problem import Problem
+from pcfi.problem import Problem, survey
 from pcfi.solvers import FixedSteps, Solver, UntilSettled
 from pcfi.tuning.hiding import Fold
 from pcfi.tuning.means import ranges, shrunken_means, sums_of_squares
@@ -62,6 +63,8 @@ class Bench:
         Mean of its channel from what the fold leaves known.
     wanted : ndarray
         y = (x - mu) / unit.
+    factor : ndarray or 1.0
+        What a filled value of `fold.problem` is multiplied by, if that problem was divided by powers of the degree.
     """
 
     fold: Fold
@@ -73,6 +76,13 @@ class Bench:
     silent: Array
     mean: Array
     wanted: Array
+    factor: Any = 1.0
+
+    def divided(self, scale: DegreeScale, whole: Problem) -> "Bench":
+        """The same cells with the features divided; `whole` is the whole problem so."""
+        fold, mask = self.fold, self.fold.problem.mask
+        problem = replace(whole, mask=mask, channels=survey(whole.values, mask))
+        return replace(self, fold=replace(fold, problem=problem), factor=scale.at(fold.nodes, fold.channels))
 
     def start(self) -> Array:
         """An array for trials to fill, one after the other: known cells and constant channels stay as they are."""
@@ -148,7 +158,7 @@ def try_alpha(bench: Bench, alpha: float, settings: Settings, out: Array) -> Tri
         diffused = _product(factors, fold, out)
         share_factored(out, hops, factors, units, sharing, np.unique(fold.nodes))
     received = fold.at(out) - diffused
-    return Trial(alpha, (diffused - bench.mean) / bench.unit, received / bench.unit)
+    return Trial(alpha, (bench.factor * diffused - bench.mean) / bench.unit, bench.factor * received / bench.unit)
 
 
 def _loosened(solver: Solver) -> Solver:

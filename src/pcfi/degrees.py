@@ -1,0 +1,102 @@
+"""Features that grow with the degree of their node: diffused as if they did not, and scaled up again.
+
+A popular product has more reviews, and more words in them. With d the degree, x_i / sqrt(d_i) is then more alike
+between neighbours than x_i, and is what Feature Propagation averages: its symmetric weights, x_i = sum over j of
+x_j / sqrt(d_i d_j), say the same as x_i / sqrt(d_i) = mean over j of x_j / sqrt(d_j).
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi import tensors
+from pcfi.graphs import Graph
+from pcfi.problem import Problem, known_mask, survey
+
+Array = npt.NDArray[Any]
+
+POWER = 0.5  # of the degree
+SLOPE = 0.1  # power of the degree with which known values grow, from which on it is worth a try
+EXPLAINED = 0.005  # part of the variance of known values that this growth accounts for, likewise
+ROWS_AT_A_TIME = 2048
+
+
+@dataclass(frozen=True, eq=False)
+class DegreeScale:
+    """What the cells of a node are divided by, and the channels that are: all but those with one known value only."""
+
+    by_node: Array
+    channels: Array
+
+    @classmethod
+    def of(cls, problem: Problem) -> "DegreeScale":
+        """The degree to `POWER`, relative to its geometric mean over the nodes."""
+        return cls(np.exp(POWER * _log_degree(problem.graph)), ~problem.channels.constant)
+
+    def divide(self, problem: Problem) -> Problem:
+        """The problem with its features divided."""
+        values = problem.values / self._factors(problem.values, slice(None))
+        return replace(problem, values=values, channels=survey(values, problem.mask, problem.named))
+
+    def multiply(self, problem: Problem, out: Array) -> None:
+        """Scale the missing cells of `out` up again; known cells get the values that they have in the problem."""
+        for start in range(0, len(out), ROWS_AT_A_TIME):
+            rows = slice(start, start + ROWS_AT_A_TIME)
+            values, filled = problem.values[rows], out[rows] * self._factors(out, rows)
+            known = problem.mask[rows] if len(problem.mask) else values == values  # not NaN
+            filled[known] = values[known]
+            out[rows] = filled
+
+    def at(self, nodes: Array, channels: Array) -> Array:
+        """The factor of each cell."""
+        return np.where(self.channels[channels], self.by_node[nodes], 1.0)
+
+    def _factors(self, like: Any, rows: slice) -> Any:
+        factors = np.where(self.channels, self.by_node[rows, None], 1.0)
+        if not isinstance(like, np.ndarray):
+            return tensors.beside(like, factors).to(like.dtype)
+        return factors.astype(like.dtype)
+
+
+def grows_with_degree(problem: Problem, squares: Array, units: Array) -> bool:
+    """Whether the known values of the channels grow with the degree, by enough to look closer.
+
+    A line in the logarithm of the degree, mu (1 + c t), is fitted to the known values of all channels together, in
+    units of their ranges. `squares` is the sum of squares of each channel in units of its magnitude.
+    """
+    channels = problem.channels
+    if not _room_to_scale(problem):
+        return False
+    log_degree, known = _log_degree(problem.graph), known_mask(problem)
+    sums = np.zeros((3, len(channels.n_known)))
+    for start in range(0, len(known), ROWS_AT_A_TIME):
+        rows = slice(start, start + ROWS_AT_A_TIME)
+        t, there = log_degree[rows], known[rows]
+        sums += t @ there, t**2 @ there, t @ np.where(there, problem.values[rows], 0.0)
+    mean, n_known = channels.mean.astype(np.float64), np.maximum(channels.n_known, 1)
+    judged = ~channels.constant
+    relative = mean / units
+    slope = (relative * (sums[2] / units - sums[0] * relative))[judged].sum()
+    curve = (relative**2 * (sums[1] - sums[0] ** 2 / n_known))[judged].sum()
+    spread = (squares * (channels.magnitude / units) ** 2 - n_known * relative**2)[judged].sum()
+    if curve <= 0 or spread <= 0:
+        return False
+    return bool(slope / curve >= SLOPE and slope**2 / (curve * spread) >= EXPLAINED)
+
+
+def _log_degree(graph: Graph) -> Array:
+    """Logarithm of the degree less its mean over the nodes; nodes without neighbours count as average ones."""
+    degree = graph.degree
+    linked = (degree > 0) & np.isfinite(degree)
+    if not linked.any():
+        return np.zeros(len(degree))
+    logarithm = np.log(degree, out=np.zeros(len(degree)), where=linked)
+    return np.where(linked, logarithm - logarithm[linked].mean(), 0.0)
+
+
+def _room_to_scale(problem: Problem) -> bool:
+    """Whether the values can be divided and multiplied without leaving the finite numbers."""
+    most = float(np.exp(POWER * np.abs(_log_degree(problem.graph)).max(initial=0.0)))
+    return float(problem.channels.magnitude.max(initial=0.0)) < float(np.finfo(problem.dtype).max) / (4 * most)
