@@ -51,16 +51,17 @@ def impute(
     unknown_ids : {"error", "drop"}, default="error"
         What to do with an edge that names an id that `nodes` does not have.
     round : bool, default=False
-        Whether filled integer and boolean columns are rounded and keep their dtype; otherwise they become float64.
+        Whether filled integer and boolean columns are rounded and stay integers or booleans (without nulls: Int64 of
+        pandas becomes int64); otherwise they become float64.
     **options
-        Further parameters of `pcfi.impute`, such as `alpha`, `beta` and `standardize` (advisable if the channels have
-        different units).
+        Further parameters of `pcfi.impute`, such as `alpha`, `beta` and `standardize` (advisable with numbers for alpha
+        and beta if the channels have different units; without, it is on).
 
     Returns
     -------
     Imputation
-        `values` is the node table with index, order of rows and columns, and dtypes kept; columns without missing cells
-        are left as they are. `confidence` and `hops` are tables of the same shape.
+        `values` is the node table with index, order of rows and columns, and precision of floats kept; columns without
+        missing cells are left as they are. `confidence` and `hops` are tables of the same shape.
 
     Examples
     --------

@@ -57,7 +57,8 @@ def impute(
         See `prepare_graph`. An edge table or a networkx graph names the nodes of a node table by their ids.
     method : {"pcfi", "fp", "neighbors", "mean", "zero", "auto"}, default="pcfi"
         PCFI; Feature Propagation; the mean of the known neighbours (the channel's mean where there is none); the
-        channel's mean; zero; or the one of the first four that fills hidden known cells best.
+        channel's mean; zero; or the one of the first four that fills hidden known cells best. With "representation",
+        "auto" is "pcfi".
     alpha : float or "auto", default="auto"
         Confidence in a value falls by this factor with every hop from its nearest source, 0 < alpha <= 1; 1 treats
         all cells alike. "auto" chooses it without labels, see `tune`. Used by "pcfi" only.
@@ -67,8 +68,8 @@ def impute(
     objective : {"values", "representation"}, default=None
         What the result is for. "values", to be read and used: what diffusion says is drawn towards the channel's mean
         as far as it proved unreliable at its number of hops. "representation", to train a graph neural network on: the
-        paper's output. None is "representation" if alpha and beta are numbers, and "values" otherwise. Used by "pcfi"
-        and "auto".
+        paper's output. None is "values" if alpha, beta or method is "auto", and "representation" otherwise. Used by
+        "pcfi" and "auto".
     solver : FixedSteps or UntilSettled, default=UntilSettled(rtol=1e-4, max_steps=1000)
         Diffuse until the values have settled, or for a number of steps as in the paper.
     known : boolean array of the shape of features, default=None
@@ -78,7 +79,8 @@ def impute(
         True for values, and False, as in the paper, for a representation.
     center : bool or "auto", default=None
         Whether `representation` of the result is less the channels' means, which helps networks where these are large.
-        "auto" decides by their size. None is "auto" for a representation with alpha or beta "auto", else False.
+        "auto" decides by their size. None is "auto" for a representation with alpha or beta "auto", else False. Used
+        for a representation only.
     unreachable : {"mean", "zero", "nan", "error"}, default="mean"
         What a missing cell gets that no source can reach: the mean of its channel's known values (0 if it has none;
         shrunk like all means for values), 0, NaN, or an error for the whole call.
