@@ -31,9 +31,9 @@ class DegreeScale:
     channels: Array
 
     @classmethod
-    def of(cls, problem: Problem) -> "DegreeScale":
-        """The degree to `POWER`, relative to its geometric mean over the nodes."""
-        return cls(np.exp(POWER * _log_degree(problem.graph)), ~problem.channels.constant)
+    def of(cls, problem: Problem, power: float = POWER) -> "DegreeScale":
+        """A power of the degree, relative to its geometric mean over the nodes."""
+        return cls(np.exp(power * _log_degree(problem.graph)), ~problem.channels.constant)
 
     def divide(self, problem: Problem) -> Problem:
         """The problem with its features divided."""
@@ -61,29 +61,35 @@ class DegreeScale:
 
 
 def grows_with_degree(problem: Problem, squares: Array, units: Array) -> bool:
-    """Whether the known values of the channels grow with the degree, by enough to look closer.
-
-    A line in the logarithm of the degree, mu (1 + c t), is fitted to the known values of all channels together, in
-    units of their ranges. `squares` is the sum of squares of each channel in units of its magnitude.
-    """
-    channels = problem.channels
+    """Whether the known values of the channels grow with the degree, by enough to look closer."""
     if not _room_to_scale(problem):
         return False
+    power, explained = growth(problem, squares, units)
+    return power >= SLOPE and explained >= EXPLAINED
+
+
+def growth(problem: Problem, squares: Array, units: Array) -> tuple[float, float]:
+    """The power of the degree with which known values grow, and the part of their variance that this accounts for.
+
+    A line in the logarithm t of the degree, mu (1 + c t), is fitted to the known values of all channels together, in
+    `units`. `squares` is the sum of squares of each channel in units of its magnitude.
+    """
+    channels = problem.channels
     log_degree, known = _log_degree(problem.graph), known_mask(problem)
     sums = np.zeros((3, len(channels.n_known)))
     for start in range(0, len(known), ROWS_AT_A_TIME):
         rows = slice(start, start + ROWS_AT_A_TIME)
         t, there = log_degree[rows], known[rows]
-        sums += t @ there, t**2 @ there, t @ np.where(there, problem.values[rows], 0.0)
+        sums += t @ there, t**2 @ there, t @ np.where(there, problem.values[rows] / units, 0.0)
     mean, n_known = channels.mean.astype(np.float64), np.maximum(channels.n_known, 1)
     judged = ~channels.constant
     relative = mean / units
-    slope = (relative * (sums[2] / units - sums[0] * relative))[judged].sum()
+    slope = (relative * (sums[2] - sums[0] * relative))[judged].sum()
     curve = (relative**2 * (sums[1] - sums[0] ** 2 / n_known))[judged].sum()
     spread = (squares * (channels.magnitude / units) ** 2 - n_known * relative**2)[judged].sum()
     if curve <= 0 or spread <= 0:
-        return False
-    return bool(slope / curve >= SLOPE and slope**2 / (curve * spread) >= EXPLAINED)
+        return 0.0, 0.0
+    return float(slope / curve), float(slope**2 / (curve * spread))
 
 
 def _log_degree(graph: Graph) -> Array:

@@ -62,7 +62,7 @@ def _best_prior(channels: Channels, squares: Array, judged: Array) -> float:
     """
     n = channels.n_known[judged].astype(np.float64)
     unit = ranges(channels)[judged]
-    total = n * channels.mean[judged] / unit
+    total = n * (channels.mean[judged] / unit)
     squared = squares[judged] * (channels.magnitude[judged] / unit) ** 2
     products = (total**2 - squared) / (n - 1)
     means = ((n - 2) * total**2 + squared) / (n - 1) ** 2

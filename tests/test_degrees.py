@@ -1,0 +1,126 @@
+"""Values that grow with the degree of their node: what dividing by its square root means, and when it is chosen."""
+
+import networkx as nx
+import numpy as np
+import pytest
+
+import pcfi
+from faces import DEVICE, device_engine, to_numpy, to_tensor
+from pcfi.degrees import DegreeScale, grows_with_degree
+from pcfi.engines import engine_of
+from pcfi.filling import FILLS
+from pcfi.parameters import Settings
+from pcfi.problem import read_problem
+from pcfi.tuning.trials import Whole
+
+
+def popular(power=0.5, n_nodes=1500, n_channels=6, missing=0.5, seed=0):
+    """A graph with hubs; features that neighbours have in common, times a power of the degree; half of them known."""
+    rng = np.random.default_rng(seed)
+    graph = nx.to_scipy_sparse_array(nx.barabasi_albert_graph(n_nodes, 3, seed=seed), dtype=float)
+    degree = graph.sum(axis=0)
+    common = 1 + rng.random((n_nodes, n_channels))
+    for _ in range(3):
+        common = (common + (graph @ common) / degree[:, None]) / 2
+    truth = common * degree[:, None] ** power * (1 + 0.1 * rng.normal(size=common.shape))
+    known = np.broadcast_to(rng.random((n_nodes, 1)) >= missing, truth.shape)
+    return truth, np.where(known, truth, np.nan), graph
+
+
+def error(values, truth, features):
+    missing = np.isnan(features)
+    return float(np.sqrt(np.mean((values - truth)[missing] ** 2)))
+
+
+def test_the_steady_state_of_divided_features_is_that_of_feature_propagation():
+    _, features, graph = popular()
+    problem = read_problem(features, graph)
+    scale = DegreeScale.of(problem)
+    settings = Settings(
+        method="pcfi",
+        alpha=1.0,
+        beta=0.0,
+        solver=pcfi.UntilSettled(rtol=1e-10, max_steps=10_000),
+        standardize=False,
+        unreachable="mean",
+        directed=False,
+        self_loops=True,
+        progress=False,
+    )
+    divided = scale.divide(problem)
+    filled = FILLS["pcfi"](divided, settings, engine_of(divided)).values
+    scale.multiply(problem, filled)
+    propagated = pcfi.impute(features, graph, method="fp", self_loops=False, solver=settings.solver).values
+    np.testing.assert_allclose(filled, propagated, rtol=1e-7)
+
+
+def test_it_is_chosen_where_values_grow_with_the_degree_and_helps():
+    truth, features, graph = popular()
+    result = pcfi.impute(features, graph)
+    assert result.tuning.by_degree
+    assert {one.by_degree for one in result.tuning.tried} == {True, False}
+    assert "square root of the degree" in repr(result.tuning)
+    plain = [pcfi.impute(features, graph, method=method).values for method in ("fp", "neighbors", "mean")]
+    assert error(result.values, truth, features) < 0.99 * min(error(values, truth, features) for values in plain)
+    known = ~np.isnan(features)
+    assert np.array_equal(result.values[known], truth[known])
+    low, high = result.interval(0.9)
+    assert 0.87 < ((low <= truth) & (truth <= high))[~known].mean() < 0.93
+
+
+@pytest.mark.parametrize("power", [0.0, -0.5])
+def test_it_is_not_chosen_where_values_do_not_grow(power):
+    _, features, graph = popular(power)
+    result = pcfi.impute(features, graph)
+    assert not result.tuning.by_degree
+    assert not any(one.by_degree for one in result.tuning.tried)
+
+
+def test_a_graph_without_hubs_gives_no_reason_to_look():
+    features = np.where(np.arange(60) % 3 == 0, np.nan, np.arange(60.0))[:, None]
+    problem = read_problem(features, [np.arange(60), (np.arange(60) + 1) % 60])
+    whole = Whole.of(problem)
+    assert not grows_with_degree(problem, whole.squares, whole.units)
+
+
+def test_constant_channels_keep_their_constant_and_scales_of_channels_do_not_matter():
+    _, features, graph = popular()
+    more = np.column_stack([features, np.where(np.isnan(features[:, 0]), np.nan, 7.0)])
+    one = pcfi.impute(more, graph)
+    assert one.tuning.by_degree
+    assert (one.values[:, -1] == 7.0).all()
+    units = 2.0 ** np.arange(-3, 4)
+    np.testing.assert_allclose(pcfi.impute(more * units, graph).values, one.values * units, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("unreachable", "expected"), [("zero", 0.0), ("nan", np.nan)])
+def test_unreachable_cells_hold_what_was_asked_for(unreachable, expected):
+    _, features, graph = popular()
+    more = np.vstack([features, np.full((2, features.shape[1]), np.nan)])
+    graph = graph.tocoo()
+    edges = np.column_stack([np.stack(graph.coords), [[1500], [1501]]])
+    with pytest.warns(pcfi.UnreachableWarning):
+        result = pcfi.impute(more, edges, unreachable=unreachable)
+    assert result.tuning.by_degree
+    np.testing.assert_array_equal(result.values[1500:], expected)
+    assert np.isfinite(result.values[:1500]).all()
+
+
+def test_values_near_the_largest_number_are_left_as_they_are():
+    _, features, graph = popular()
+    largest = np.nanmax(np.abs(features))
+    with np.errstate(all="raise", under="ignore"):
+        result = pcfi.impute(features / largest * 1e307, graph)
+    assert not result.tuning.by_degree
+    assert np.isfinite(result.values).all()
+
+
+def test_the_engine_for_devices_does_the_same():
+    _, features, graph = popular()
+    with device_engine():
+        result = pcfi.impute(to_tensor(features).to(DEVICE), graph)
+    expected = pcfi.impute(features, graph)
+    assert result.tuning.by_degree
+    np.testing.assert_allclose(to_numpy(result.values), expected.values, rtol=1e-3)
+    known = ~np.isnan(features)
+    assert np.array_equal(to_numpy(result.values)[known], features[known])
