@@ -75,11 +75,12 @@ def reproduce(
     no_run: Annotated[bool, typer.Option("--no-run", help="Run nothing: tables of what the store has.")] = False,
     retry: Annotated[bool, typer.Option("--retry", help="Run again what failed or ran out of memory.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error comes from.")] = False,
 ) -> None:
     """Run any table or figure of the paper, and show ours next to the paper's."""
     from pcfi.experiments.runner import Resources, remaining
 
-    with plain_errors():
+    with plain_errors(debug=debug):
         means = Resources.of_this_machine(jobs, threads, None if memory is None else 1024 * memory)
         selection = Selection(
             datasets=_tuple(datasets),
