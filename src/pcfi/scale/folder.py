@@ -35,8 +35,9 @@ class WorkFolder:
     def begin(self, job: dict[str, Any]) -> bool:
         """Write down what the run is; returns whether it goes on with one that is there already."""
         job = json.loads(json.dumps({"format": FORMAT, **job}))
-        (self.path / "journal").mkdir(parents=True, exist_ok=True)
-        if (self.path / "job.json").exists():
+        self.path.mkdir(parents=True, exist_ok=True)
+        resumes = self.has("job.json")
+        if resumes:
             before = self.job()
             different = sorted(name for name in {*job, *before} if job.get(name) != before.get(name))
             if different:
@@ -45,9 +46,10 @@ class WorkFolder:
                     "the same input to go on with that run, or remove the folder, or choose another with work="
                 )
             self._is_mine = True
-            return True
-        self.write("job.json", job)
-        return False
+        else:
+            self.write("job.json", job)  # before anything else: without it the folder is nobody's
+        (self.path / "journal").mkdir(exist_ok=True)
+        return resumes
 
     def job(self) -> dict[str, Any]:
         """What the run is."""

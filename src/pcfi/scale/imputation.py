@@ -25,7 +25,7 @@ from pcfi.progress import compile_notice
 from pcfi.scale.edge_source import EdgeSource
 from pcfi.scale.folder import WorkFolder
 from pcfi.scale.graphs import FACTS, MappedGraph, open_graph
-from pcfi.scale.paths import full_path, is_address, suffix_of
+from pcfi.scale.paths import full_path, is_address, is_scratch, suffix_of
 from pcfi.scale.plan import check_budget, check_space, make_plan
 from pcfi.scale.result import StoredImputation, report
 from pcfi.scale.run import Run, facts_of
@@ -210,7 +210,8 @@ def work_path(work: str | Path | None, result: str | None) -> Path:
     if work is None and is_address(str(result)):
         raise ParameterError("result is an address: name a local or shared folder to work in with work=")
     path = Path(f"{result}.work" if work is None else work).absolute()
-    if path.is_dir() and any(path.iterdir()) and not (path / "job.json").exists():
+    holds = [entry for entry in path.iterdir() if not is_scratch(entry)] if path.is_dir() else []
+    if holds and not (path / "job.json").exists():
         raise ParameterError(f"{str(path)!r} is not empty and no work folder of pcfi: name another with work=")
     return path
 

@@ -58,13 +58,27 @@ def opened(path: str) -> Any:
 
 def write_atomically(path: Path, write: Callable[[Any], object], *, safe: bool = True) -> None:
     """Let `write` fill an open binary file, which then appears under its name at once, and `safe` on disk."""
-    scratch = path.with_name(f".{path.name}.{uuid4().hex}.partial")
-    with scratch.open("wb") as file:
-        write(file)
-        file.flush()
-        if safe:
-            os.fsync(file.fileno())
-    scratch.replace(path)
+    scratch = scratch_of(path)
+    try:
+        with scratch.open("wb") as file:
+            write(file)
+            file.flush()
+            if safe:
+                os.fsync(file.fileno())
+        scratch.replace(path)
+    except BaseException:
+        scratch.unlink(missing_ok=True)
+        raise
+
+
+def scratch_of(path: Path) -> Path:
+    """Where a file is written before it gets its name; nobody else has the same."""
+    return path.with_name(f".{path.name}.{uuid4().hex}.partial")
+
+
+def is_scratch(path: Path) -> bool:
+    """Whether `scratch_of` made this name: what a writer leaves that is killed."""
+    return path.match(".*.partial")
 
 
 def remove(path: Path) -> None:

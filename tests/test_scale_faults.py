@@ -1,0 +1,56 @@
+"""Runs that are refused, killed or out of space: what they leave behind, and what the next call makes of it."""
+
+import errno
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pcfi
+from pcfi import scale
+from pcfi.scale.folder import WorkFolder
+
+N_NODES, N_CHANNELS = 60, 5
+
+
+@pytest.fixture
+def files(tmp_path):
+    """The paths of features and of a graph folder: a ring, half of whose cells are missing."""
+    rng = np.random.default_rng(0)
+    values = np.where(rng.random((N_NODES, N_CHANNELS)) < 0.5, rng.normal(size=(N_NODES, N_CHANNELS)), np.nan)
+    np.save(tmp_path / "x.npy", values)
+    scale.build_graph(np.stack([np.arange(N_NODES), (np.arange(N_NODES) + 1) % N_NODES]), tmp_path / "g")
+    return tmp_path / "x.npy", tmp_path / "g"
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left on device")])
+def test_a_run_that_fails_as_it_begins_does_not_block_the_next(files, tmp_path, monkeypatch, error):
+    def fails(_):
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fails)
+        with pytest.raises((KeyboardInterrupt, scale.StorageError)):
+            scale.impute(*files, tmp_path / "y.npy")
+    assert list((tmp_path / "y.npy.work").iterdir()) == []
+    scale.impute(*files, tmp_path / "y.npy")
+
+
+@pytest.mark.parametrize("left", [".job.json.0123abc.partial", "job.json"])
+def test_what_a_kill_leaves_of_the_first_file_does_not_block_the_next_run(files, tmp_path, monkeypatch, left):
+    write = WorkFolder.write
+
+    def killed(self, name, facts):
+        write(self, name, facts)
+        (self.path / name).rename(self.path / left)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(WorkFolder, "write", killed)
+        with pytest.raises(KeyboardInterrupt):
+            scale.impute(*files, tmp_path / "y.npy")
+    assert [path.name for path in (tmp_path / "y.npy.work").iterdir()] == [left]
+    assert WorkFolder(tmp_path / "y.npy.work").n_finished == 0
+    scale.impute(*files, tmp_path / "y.npy")
+    assert not (tmp_path / "y.npy.work").exists()
