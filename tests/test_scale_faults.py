@@ -2,14 +2,15 @@
 
 import errno
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import pcfi
 from pcfi import scale
+from pcfi.scale import imputation, plan
 from pcfi.scale.folder import WorkFolder
+from pcfi.scale.paths import remove
 
 N_NODES, N_CHANNELS = 60, 5
 
@@ -54,3 +55,31 @@ def test_what_a_kill_leaves_of_the_first_file_does_not_block_the_next_run(files,
     assert WorkFolder(tmp_path / "y.npy.work").n_finished == 0
     scale.impute(*files, tmp_path / "y.npy")
     assert not (tmp_path / "y.npy.work").exists()
+
+
+def test_a_disk_that_is_too_small_is_refused_every_time(files, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(plan, "disk_bytes", lambda _: 1 << 60)
+        for _ in range(2):
+            with pytest.raises(scale.StorageError, match="make room, or choose another disk"):
+                scale.impute(*files, tmp_path / "y.npy")
+            assert not (tmp_path / "y.npy.work").exists()
+    scale.impute(*files, tmp_path / "y.npy")
+
+
+def test_a_budget_that_is_refused_before_any_task_leaves_nothing(files, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(imputation, "check_budget", lambda *_: None)  # which does not know the graph yet
+        with pytest.raises(pcfi.TooLargeError, match="take FixedSteps"):
+            scale.impute(*files, tmp_path / "y.npy", memory="1MB")
+    assert not (tmp_path / "y.npy.work").exists()
+    scale.impute(*files, tmp_path / "y.npy", solver=pcfi.FixedSteps(3))
+
+
+def test_a_budget_that_is_refused_later_says_what_to_do_with_the_work_folder(files, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(plan, "TREE_SUMS", 1 << 40)
+        with pytest.raises(pcfi.TooLargeError, match=r"beta=0.*kept in .*y.npy.work.*remove that folder first"):
+            scale.impute(*files, tmp_path / "y.npy")
+    remove(tmp_path / "y.npy.work")  # as it says
+    scale.impute(*files, tmp_path / "y.npy", beta=0)

@@ -32,12 +32,11 @@ class WorkFolder:
         """Where the graph of this run is if it came as an edge file."""
         return self.path.with_name(f"{self.path.name}.graph")
 
-    def begin(self, job: dict[str, Any]) -> bool:
-        """Write down what the run is; returns whether it goes on with one that is there already."""
+    def begin(self, job: dict[str, Any]) -> None:
+        """Write down what the run is, or find that it has begun already."""
         job = json.loads(json.dumps({"format": FORMAT, **job}))
         self.path.mkdir(parents=True, exist_ok=True)
-        resumes = self.has("job.json")
-        if resumes:
+        if self.has("job.json"):
             before = self.job()
             different = sorted(name for name in {*job, *before} if job.get(name) != before.get(name))
             if different:
@@ -49,7 +48,6 @@ class WorkFolder:
         else:
             self.write("job.json", job)  # before anything else: without it the folder is nobody's
         (self.path / "journal").mkdir(exist_ok=True)
-        return resumes
 
     def job(self) -> dict[str, Any]:
         """What the run is."""

@@ -16,6 +16,7 @@ from pcfi.errors import (
     GraphError,
     ParameterError,
     StorageError,
+    TooLargeError,
     UnreachableError,
     UnsupportedTypeError,
 )
@@ -242,11 +243,14 @@ def _begin(
         "graph": {"path": str(graph), "stamp": [len(found.indices), (graph / FACTS).stat().st_mtime_ns]},
         **more,
     }
-    resumes = folder.begin(job)
+    folder.begin(job)
     run = Run(folder)
-    if not resumes:
-        check_space(run)
     if not folder.has("known.raw"):
+        try:
+            check_space(run)
+        except StorageError:
+            folder.abandon()  # the next call is to be asked again
+            raise
         folder.create("known.raw", (-(-run.n_channels // WORD), run.n_nodes), np.uint64)
     return run
 
@@ -259,6 +263,14 @@ def _kept_or_removed(folder: WorkFolder) -> Iterator[None]:
     except (FeatureError, GraphError, UnreachableError, DivergenceError):
         folder.abandon()
         raise
+    except TooLargeError as error:
+        if not folder.n_finished:
+            folder.abandon()
+            raise
+        raise TooLargeError(
+            f"{error}. Finished tasks are kept in {str(folder.path)!r}: the same call goes on from there with more "
+            "memory; for other settings remove that folder first, or choose another with work="
+        ) from error
     except OSError as error:
         if isinstance(error, StorageError) or error.errno not in NO_SPACE:
             raise
