@@ -26,7 +26,7 @@ from pcfi.progress import compile_notice
 from pcfi.scale.edge_source import EdgeSource
 from pcfi.scale.folder import WorkFolder
 from pcfi.scale.graphs import FACTS, MappedGraph, open_graph
-from pcfi.scale.paths import full_path, is_address, is_scratch, suffix_of
+from pcfi.scale.paths import full_path, is_address, is_scratch, place_of, suffix_of
 from pcfi.scale.plan import check_budget, check_space, make_plan
 from pcfi.scale.result import StoredImputation, report
 from pcfi.scale.run import Run, facts_of
@@ -152,6 +152,7 @@ def impute(
     store = open_store(features, "features", columns, without=id)
     mask = None if known is None else open_store(known, "known", boolean=True)
     _check_shapes(store, mask)
+    _check_places(results, {"features": store.path} | ({} if mask is None else {"known": mask.path}))
     for name, path in results.items():
         if path is not None:
             open_sink(path, "result" if name == "values" else name, store.shape, np.float32, store.names)
@@ -195,6 +196,23 @@ def _check_choices(settings: Settings, results: dict[str, str | None]) -> None:
         raise ParameterError(f"method {settings.method!r} has no confidence: leave confidence= out")
     if results["values"] is None:
         raise ParameterError("result must be a path, got None")
+
+
+def _check_places(results: dict[str, str | None], inputs: dict[str, str]) -> None:
+    """Refuse two results at one place, and to write over an input: at an address there is no other name meanwhile."""
+    taken: dict[str, str] = {}
+    for name, path in results.items():
+        if path is None:
+            continue
+        what, place = "result" if name == "values" else name, place_of(path)
+        if place in taken:
+            raise ParameterError(f"{taken[place]} and {what} would both go to {path!r}: give each a name of its own")
+        taken[place] = what
+        for given, other in inputs.items():
+            if is_address(path) and f"{place_of(other)}/".startswith(f"{place}/"):
+                raise ParameterError(
+                    f"{what} would replace {given} at {other!r} while it is read: name another address"
+                )
 
 
 def _check_shapes(store: Store, mask: Store | None) -> None:

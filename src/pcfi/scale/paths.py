@@ -22,6 +22,19 @@ def full_path(path: str | Path) -> str:
     return text if is_address(text.removeprefix("file://")) else str(Path(text.removeprefix("file://")).absolute())
 
 
+def place_of(path: str) -> str:
+    """The one name of a file or a folder that can be written in several ways.
+
+    >>> place_of("/data/./old/../x.npy") == place_of("/data/x.npy")
+    True
+    """
+    full = full_path(path)
+    if not is_address(full):
+        return os.path.realpath(full)
+    fs, root = load("fsspec", "an address", "scale").core.url_to_fs(full)
+    return str(fs.unstrip_protocol(root)).rstrip("/")
+
+
 def suffix_of(path: str) -> str:
     """The suffix in small letters, also of folders."""
     name = path.rstrip("/").rsplit("/", 1)[-1]

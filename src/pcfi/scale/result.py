@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from pcfi.diffusion import Outcome
-from pcfi.errors import NotSettledWarning, PcfiWarning, UnreachableWarning
+from pcfi.errors import NotSettledWarning, ParameterError, PcfiWarning, UnreachableWarning
 from pcfi.filling import Filled, unreachable_text
 from pcfi.imputation import status_of
 from pcfi.optional import load
@@ -69,7 +69,12 @@ class StoredImputation:
 
     def open(self, name: str = "values") -> Any:
         """Open "values", "confidence" or "hops": a mapped array, a Zarr array, or a pyarrow Dataset."""
-        path = getattr(self, name)
+        paths = {"values": self.values, "confidence": self.confidence, "hops": self.hops}
+        if name not in paths:
+            raise ParameterError(f"there is no {name!r} to open: the results are {', '.join(paths)}")
+        path = paths[name]
+        if path is None:
+            raise ParameterError(f"{name} was not written: pass {name}= and a path to pcfi.scale.impute")
         if suffix_of(path) == ".npy":
             return np.load(path, mmap_mode="r", allow_pickle=False)
         if suffix_of(path) == ".zarr":

@@ -158,6 +158,8 @@ class ParquetSink(Sink):
         """Make the empty folder."""
         if is_address(self.path):
             fs, root = load("fsspec", "an address", "scale").core.url_to_fs(self.path)
+            if fs.exists(root):  # parts of a result with more ranges, and its word that it is complete
+                fs.rm(root, recursive=True)
             fs.makedirs(root, exist_ok=True)
         else:
             remove(Path(self.partial))
