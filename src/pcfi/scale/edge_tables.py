@@ -224,7 +224,10 @@ def _parquet_largest(path: str, columns: tuple[str, str]) -> int | None:
     for part in parquet_files(path):
         with opened(part) as file:
             facts = pq.ParquetFile(file).metadata
-        places = [facts.schema.to_arrow_schema().names.index(name) for name in columns]
+        paths = [facts.schema.column(leaf).path for leaf in range(facts.num_columns)]  # a struct has several leaves
+        if any(paths.count(name) != 1 for name in columns):
+            return None
+        places = [paths.index(name) for name in columns]
         for group in range(facts.num_row_groups):
             for place in places:
                 found = facts.row_group(group).column(place).statistics
