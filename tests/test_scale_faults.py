@@ -8,7 +8,7 @@ import pytest
 
 import pcfi
 from pcfi import scale
-from pcfi.scale import imputation, plan
+from pcfi.scale import imputation, plan, stages
 from pcfi.scale.folder import WorkFolder
 from pcfi.scale.paths import remove
 
@@ -83,3 +83,41 @@ def test_a_budget_that_is_refused_later_says_what_to_do_with_the_work_folder(fil
             scale.impute(*files, tmp_path / "y.npy")
     remove(tmp_path / "y.npy.work")  # as it says
     scale.impute(*files, tmp_path / "y.npy", beta=0)
+
+
+def test_what_a_task_wrote_is_safe_on_disk_before_the_journal_says_so(files, tmp_path, monkeypatch):
+    fsync, record, safe, seen = os.fsync, WorkFolder.record, set(), []
+
+    def noted(descriptor):
+        fsync(descriptor)
+        safe.add(os.fstat(descriptor).st_ino)
+
+    def checked(self, stage, index, facts):
+        written = {"survey": ["known.raw"], "split": [path.name for path in self.path.glob("panel-*")]}.get(stage, [])
+        assert all((self.path / name).stat().st_ino in safe for name in written)
+        safe.clear()
+        seen.extend(written)
+        record(self, stage, index, facts)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(WorkFolder, "record", checked)
+    scale.impute(*files, tmp_path / "y.npy")
+    assert seen == ["known.raw", "panel-0.raw"]
+
+
+def test_memory_is_planned_for_the_largest_influence_matrix(tmp_path, monkeypatch):
+    # 40 channels with 2 sources, 28 with 7, 12 with 3, and 3 that do not go through influence with 30 each
+    rng = np.random.default_rng(0)
+    values = np.full((N_NODES, 83), np.nan, dtype=np.float32)
+    for first, last, n_sources in ((0, 40, 2), (40, 68, 7), (68, 80, 3), (80, 83, 30)):
+        sources = rng.choice(N_NODES, n_sources, replace=False)
+        values[sources, first:last] = rng.normal(size=(n_sources, last - first))
+    np.save(tmp_path / "x.npy", values)
+    ring = np.stack([np.arange(N_NODES), (np.arange(N_NODES) + 1) % N_NODES])
+    scale.build_graph(ring, tmp_path / "g")
+    sizes = []
+    monkeypatch.setattr(stages, "check_layout", lambda run: sizes.append(plan.size_of(run, 1)))
+    scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy")
+    np.save(tmp_path / "x.npy", values[:, 80:])
+    scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "z.npy")
+    assert [size.n_influence for size in sizes] == [7, 0]

@@ -5,6 +5,7 @@ once or not at all, whoever is killed when; tasks can be done again at any time.
 """
 
 import json
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from pcfi.scale.paths import remove, reserve, write_atomically
 
 Array = npt.NDArray[Any]
 
-FORMAT = 1
+FORMAT = 2
 
 
 class WorkFolder:
@@ -129,17 +130,23 @@ class WorkFolder:
         return np.asarray(np.memmap(self.path / name, dtype=dtype, mode="r+", shape=shape))
 
     def write_rows(self, name: str, first: int, rows: Array) -> None:
-        """Write rows into a large array without mapping it."""
+        """Write rows into a large array without mapping it; `sync` makes them safe."""
         with (self.path / name).open("r+b") as file:
             file.seek(first * rows.shape[1] * rows.itemsize)
             file.write(rows.data)
 
     def write_columns(self, name: str, first: int, columns: Array, length: int) -> None:
-        """Write columns from `first` on into a large array whose rows are `length` long."""
+        """Write columns from `first` on into a large array whose rows are `length` long; `sync` makes them safe."""
         with (self.path / name).open("r+b") as file:
             for row, part in enumerate(columns):
                 file.seek((row * length + first) * columns.itemsize)
                 file.write(part.data)
+
+    def sync(self, *names: str) -> None:
+        """Wait until what was written into large arrays is safe on disk."""
+        for name in names:
+            with (self.path / name).open("r+b") as file:
+                os.fsync(file.fileno())
 
     def write_array(self, name: str, array: Array) -> None:
         """Write a large array, at once."""

@@ -169,10 +169,7 @@ def _threads(cluster: Any) -> int:
 def size_of(run: Run, threads: int) -> Size:
     """The size of a run as far as it is known: as many patterns and sharing channels as there can be before that."""
     surveyed, searched = run.folder.has("channels-n_known.npy"), run.folder.has("layout.json")
-    sources = 0
-    if searched and any(len(panel) > 16 for panel in run.layout.panels):
-        widest = max(run.layout.panels, key=len)
-        sources = int(run.channels.n_known[widest[0]])
+    through = run.layout.panels[: run.layout.n_through_influence] if searched else []
     size = _first_size(
         run.store.shape, run.dtype, run.settings, len(run.graph.indices), bool(run.graph.directed), threads
     )
@@ -180,7 +177,7 @@ def size_of(run: Run, threads: int) -> Size:
         size,
         n_patterns=run.n_patterns if surveyed else size.n_patterns,
         code=run.hops.codes.itemsize if run.folder.has("hops.json") else size.code,
-        n_influence=sources,
+        n_influence=max((int(run.channels.n_known[panel[0]]) for panel in through), default=0),
         n_sharers=len(run.layout.sharers) if searched else size.n_sharers,
     )
 

@@ -52,6 +52,8 @@ class Layout:
     ----------
     panels : list of ndarray
         Channels that are kept and filled together.
+    n_through_influence : int
+        How many of the panels, the first ones, have one pattern each and go through its influence matrix.
     sharers : ndarray of int
         Channels that share with each other; none if there is no second stage.
     factored : bool
@@ -59,6 +61,7 @@ class Layout:
     """
 
     panels: list[Array]
+    n_through_influence: int
     sharers: Array
     factored: bool
 
@@ -249,7 +252,8 @@ class Run:
         """Which channels diffuse together, and which share with each other."""
         facts = self.folder.read("layout.json")
         panels = [np.array(panel, dtype=np.int64) for panel in facts["panels"]]
-        return Layout(panels, np.array(facts["sharers"], dtype=np.int64), facts["factored"])
+        sharers = np.array(facts["sharers"], dtype=np.int64)
+        return Layout(panels, facts["n_through_influence"], sharers, facts["factored"])
 
     @cached_property
     def in_panels(self) -> bool:

@@ -97,7 +97,7 @@ def _lay_out(run: Run) -> None:
     active = active_channels(run.outline, run.hops, run.weighting, settings.solver)
     loops, dtype = float(settings.self_loops), run.arithmetic
     job = Job(run.outline, run.hops, run.weighting, settings.solver, loops, dtype, run.outline.values, lambda _: None)
-    routes = routes_of(job, active)
+    routes = routes_of(job, active)  # those through influence come first
     panels: list[Array] = []
     for route, chosen in routes:
         if route is influence.diffuse:
@@ -110,7 +110,12 @@ def _lay_out(run: Run) -> None:
     factored = len(routes) == 1 and routes[0][0] is influence.diffuse and np.array_equal(routes[0][1], sharers)
     for number, panel in enumerate(panels):
         run.folder.create(f"panel-{number}.raw", (run.n_nodes, len(panel)), run.dtype)
-    layout = {"panels": [panel.tolist() for panel in panels], "sharers": sharers.tolist(), "factored": bool(factored)}
+    layout = {
+        "panels": [panel.tolist() for panel in panels],
+        "n_through_influence": sum(route is influence.diffuse for route, _ in routes),
+        "sharers": sharers.tolist(),
+        "factored": bool(factored),
+    }
     run.folder.write("layout.json", layout)
 
 

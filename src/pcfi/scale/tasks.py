@@ -52,6 +52,7 @@ def survey(run: Run, index: int) -> Entry:
         _refuse_non_finite(run, start, values, mask, facts)
         known = mask if len(mask) else values == values
         run.folder.write_columns("known.raw", start, _packed(known), run.n_nodes)
+    run.folder.sync("known.raw")
     rows = [fact.astype(np.float64) for fact in facts[:4]]
     run.folder.save(f"survey-{index}.npy", np.stack([*rows, facts.key.view(np.float64)]))
     return {}
@@ -114,6 +115,7 @@ def split(run: Run, index: int) -> Entry:
         run.check_owner()
         for number, place in enumerate(run.layout.places):
             run.folder.write_rows(f"panel-{number}.raw", start, np.ascontiguousarray(rows[:, place]))
+    run.folder.sync(*(f"panel-{number}.raw" for number in range(len(run.layout.panels))))
     return {}
 
 
