@@ -78,3 +78,36 @@ def test_what_was_not_written_cannot_be_opened(tmp_path, files):
     for name in ("status", "nonsense"):
         with pytest.raises(pcfi.ParameterError, match=f"no '{name}' to open: the results are values, confidence, hops"):
             stored.open(name)
+
+
+@pytest.mark.parametrize("value", [2**53 + 1, -(2**53) - 1, np.iinfo(np.int64).min, np.iinfo(np.int64).max])
+def test_integers_that_float64_cannot_tell_apart_are_refused(tmp_path, files, value):
+    np.save(tmp_path / "whole.npy", np.array([[1, 2]] * 19 + [[3, value]]))
+    with pytest.raises(pcfi.FeatureError, match=r"integers beyond 2\^53"):
+        scale.impute(tmp_path / "whole.npy", files[1], tmp_path / "y.npy")
+
+
+@pytest.mark.parametrize("dtype", [">f8", ">f4", ">f2"])
+def test_foreign_byte_order_is_read_like_any_other(tmp_path, files, dtype):
+    values = np.load(files[0])
+    np.save(tmp_path / "foreign.npy", values.astype(dtype))
+    stored = scale.impute(tmp_path / "foreign.npy", files[1], tmp_path / "y.npy")
+    expected = pcfi.impute(values.astype(dtype), pcfi.scale.open_graph(files[1]), alpha=0.5, beta=0.1).values
+    assert stored.open().dtype == expected.dtype
+    np.testing.assert_allclose(stored.open(), expected, rtol=1e-6)
+
+
+def test_warnings_are_those_of_impute(tmp_path):
+    # a path, most of it far from its sources, and a node alone
+    values = np.where(np.arange(201) % 100 == 0, np.arange(201.0), np.nan)[:, None]
+    values[200] = np.nan
+    edges = np.stack([np.arange(199), np.arange(1, 200)])
+    np.save(tmp_path / "x.npy", values)
+    scale.build_graph(edges, tmp_path / "g", n_nodes=201)
+    parameters = {"alpha": 1.0, "beta": 0.1, "solver": pcfi.UntilSettled(1e-6, 2), "unreachable": "zero"}
+    with pytest.warns(pcfi.PcfiWarning) as expected:
+        pcfi.impute(values, pcfi.prepare_graph(edges, 201), **parameters)
+    with pytest.warns(pcfi.PcfiWarning) as told:
+        scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy", **parameters)
+    assert [(one.category, str(one.message)) for one in told] == [(one.category, str(one.message)) for one in expected]
+    assert {one.category for one in told} == {pcfi.NotSettledWarning, pcfi.UnreachableWarning}

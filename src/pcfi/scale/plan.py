@@ -11,8 +11,9 @@ import numpy as np
 from pcfi.errors import ParameterError, StorageError, TooLargeError
 from pcfi.memory import available, size_in_bytes, size_in_words
 from pcfi.parameters import Settings
+from pcfi.problem import working_dtype
 from pcfi.scale.paths import is_address
-from pcfi.scale.run import Plan, Run, shares, working_dtype
+from pcfi.scale.run import Plan, Run, shares
 from pcfi.scale.stores import Store
 from pcfi.solvers import FixedSteps, UntilSettled
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from pcfi.diffusion import Outcome
-from pcfi.errors import NotSettledWarning, ParameterError, PcfiWarning, UnreachableWarning
-from pcfi.filling import Filled, unreachable_text
+from pcfi.errors import ParameterError, PcfiWarning
+from pcfi.filling import Filled, usual_warnings
 from pcfi.imputation import status_of
 from pcfi.optional import load
 from pcfi.scale.paths import suffix_of
@@ -92,12 +92,7 @@ def report(run: Run, outcome: Outcome) -> tuple[StoredImputation, list[PcfiWarni
     filled = Filled(np.empty(0), outcome, hops)
     status = status_of(settings, filled, problem)
     converged = isinstance(settings.solver, FixedSteps) or outcome.residual <= settings.solver.rtol
-    notices: list[PcfiWarning] = []
-    if not converged:
-        notices.append(NotSettledWarning(f"{status} To settle it, raise max_steps or loosen rtol."))
-    if n_unreachable:
-        filling = {"mean": "their channel's mean (0 if it has none)", "zero": "0", "nan": "NaN"}[settings.unreachable]
-        notices.append(UnreachableWarning(f"{unreachable_text(n_unreachable, problem)}; they hold {filling}"))
+    notices = usual_warnings(problem, settings, status, converged=converged, n_unreachable=n_unreachable)
     is_pcfi = settings.method == "pcfi"
     found = StoredImputation(
         values=str(run.results["values"]),

@@ -17,7 +17,7 @@ from pcfi.errors import ClusterError, FeatureError
 from pcfi.graphs import Graph
 from pcfi.hops import Hops
 from pcfi.parameters import Settings
-from pcfi.problem import Channels, Problem
+from pcfi.problem import Channels, Problem, working_dtype
 from pcfi.scale.folder import WorkFolder
 from pcfi.scale.graphs import open_graph
 from pcfi.scale.sinks import ParquetSink, Sink, open_sink
@@ -152,11 +152,13 @@ class Run:
         """The ids and channels of a record batch; None if there are no ids."""
         if batch is None or self.id is None:
             return None
-        return batch.select([name for name in batch.schema.names if name == self.id or name in set(self.store.names)])
+        wanted = {self.id, *self.store.names}
+        return batch.select([name for name in batch.schema.names if name in wanted])
 
     def as_values(self, start: int, raw: Array) -> Array:
         """Rows in the dtype of the arithmetic."""
-        if raw.dtype.kind in "iu" and raw.dtype.itemsize == 8 and np.abs(raw).max(initial=0) > LARGEST_INTEGER:
+        is_wide = raw.dtype.kind in "iu" and raw.dtype.itemsize == 8
+        if is_wide and max(int(raw.max(initial=0)), -int(raw.min(initial=0))) > LARGEST_INTEGER:
             raise FeatureError(
                 f"features holds integers beyond 2^53 (after row {start}), which float64 cannot tell apart: subtract "
                 "an offset or rescale them"
@@ -323,15 +325,6 @@ def _widened(codes: Array, dtype: np.dtype[Any]) -> Array:
 def shares(settings: Settings) -> bool:
     """Whether channels share with each other."""
     return bool(settings.method == "pcfi" and settings.beta > 0 and settings.alpha < 1)
-
-
-def working_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype that features of `dtype` are filled in."""
-    if dtype.kind == "f" and dtype.itemsize <= 4:
-        return np.dtype(np.float32)
-    if dtype.kind in "iub" or dtype == np.float64:
-        return np.dtype(np.float64)
-    raise FeatureError(f"features must be real numbers of at most 64 bits, got dtype {dtype}: convert it to float64")
 
 
 def facts_of(settings: Settings) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from pcfi.diffusion import Factors, diffuse
 from pcfi.errors import DivergenceError, FeatureError
 from pcfi.filling import refuse_divergence
 from pcfi.hops import Hops, count_hops
-from pcfi.problem import Channels
+from pcfi.problem import Channels, to_half
 from pcfi.scale.folder import flush
 from pcfi.scale.run import PATTERNS, ROWS_IN_CACHE, Run
 
@@ -235,7 +235,7 @@ def write(run: Run, index: int) -> Entry:
             codes = run.codes_at(start, start + len(rows))
             refine(start, rows, codes)
             _place_unreachable(run, rows, codes)
-            writers["values"](start, _restored(rows, sinks["values"].dtype), batch)
+            writers["values"](start, to_half(rows) if sinks["values"].dtype == np.float16 else rows, batch)
             found = Hops(codes, run.hops.n_levels, run.hops.n_unreachable, run.channels.patterns)
             named = run.named(batch)
             if "confidence" in writers:
@@ -283,12 +283,6 @@ def _place_unreachable(run: Run, rows: Array, codes: Array) -> None:
     fill = np.nan if run.settings.unreachable == "nan" else 0.0
     for channel in np.flatnonzero(run.hops.n_unreachable[run.channels.patterns]):
         rows[codes[:, run.channels.patterns[channel]] > run.hops.n_levels, channel] = fill
-
-
-def _restored(rows: Array, dtype: np.dtype[Any]) -> Array:
-    if dtype == np.float16 and np.nanmax(np.abs(rows), initial=0.0) > np.finfo(np.float16).max:
-        raise DivergenceError("a filled value is beyond what float16 holds: pass the features as float32")
-    return rows.astype(dtype, copy=False)
 
 
 TASKS: dict[str, Callable[[Run, int], Any]] = {
