@@ -111,3 +111,24 @@ def test_warnings_are_those_of_impute(tmp_path):
         scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy", **parameters)
     assert [(one.category, str(one.message)) for one in told] == [(one.category, str(one.message)) for one in expected]
     assert {one.category for one in told} == {pcfi.NotSettledWarning, pcfi.UnreachableWarning}
+
+
+def test_files_at_an_address_are_closed(tmp_path, files, monkeypatch):
+    from fsspec.implementations.local import LocalFileSystem
+
+    first = scale.impute(*files, tmp_path / "x.parquet")
+    opened, by_fsspec = [], LocalFileSystem._open
+
+    def noted(*arguments, **options):
+        opened.append(by_fsspec(*arguments, **options))
+        return opened[-1]
+
+    monkeypatch.setattr(LocalFileSystem, "_open", noted)
+    scale.impute(f"local://{first.values}", files[1], tmp_path / "y.npy")
+    assert opened
+    assert all(file.closed for file in opened)
+
+
+def test_an_address_without_a_file_is_told(files, tmp_path):
+    with pytest.raises(pcfi.ParameterError, match=r"there is no file 'memory://.*nothing.parquet'"):
+        scale.impute("memory://lake/nothing.parquet", files[1], tmp_path / "y.npy")

@@ -62,7 +62,7 @@ class TableEdges:
 
     def chunks(self, size: int) -> Iterator[Chunk]:
         """Batches of the file."""
-        with clear_reading(self.path):
+        with graph_errors(self.path):
             seen = 0
             for batch in self._plain(size) if self.ids is None else self._numbered(size):
                 weights = np.empty(0)
@@ -238,8 +238,8 @@ def _parquet_largest(path: str, columns: tuple[str, str]) -> int | None:
 
 
 @contextmanager
-def clear_reading(path: str) -> Iterator[None]:
-    """Whatever a library raises on a bad file, as one error that names the file."""
+def graph_errors(path: str) -> Iterator[None]:
+    """Whatever a library raises on a bad file, as one `GraphError` that names the file."""
     try:
         yield
     except (PcfiError, MemoryError, ModuleNotFoundError, NameError, AttributeError):  # the last are our own mistakes
@@ -276,7 +276,7 @@ def schema_of(path: str) -> Any:
     import pyarrow.parquet as pq
     from pyarrow import csv
 
-    with clear_reading(path):
+    with graph_errors(path):
         if table_suffix(path) == ".parquet":
             parts = parquet_files(path)
             if not parts:

@@ -13,7 +13,7 @@ from pcfi.memory import available, size_in_bytes, size_in_words
 from pcfi.parameters import Settings
 from pcfi.problem import working_dtype
 from pcfi.scale.paths import is_address
-from pcfi.scale.run import Plan, Run, shares
+from pcfi.scale.run import Plan, Run, patterns_at_a_time, shares
 from pcfi.scale.stores import Store
 from pcfi.solvers import FixedSteps, UntilSettled
 
@@ -52,8 +52,8 @@ def row_bytes(size: Size) -> int:
 
 
 def hops_bytes(size: Size) -> int:
-    """Bytes of one search: flags and hops of 64 patterns, the rows of the search, or its queues."""
-    known = min(size.n_patterns, 64)
+    """Bytes of one search: flags and hops of its patterns, the rows of the search, or its queues."""
+    known = min(size.n_patterns, patterns_at_a_time())
     return size.n_nodes * (known + known * size.code + 64)
 
 

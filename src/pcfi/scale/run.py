@@ -26,7 +26,6 @@ from pcfi.solvers import FixedSteps, UntilSettled
 
 Array = npt.NDArray[Any]
 
-PATTERNS = 64  # that are searched at once
 ROWS_IN_CACHE = 8192
 LARGEST_INTEGER = 2**53
 
@@ -198,7 +197,7 @@ class Run:
     def codes_of(self, patterns: Array) -> Array:
         """Hops of all nodes in the given patterns."""
         codes = np.empty((self.n_nodes, len(patterns)), dtype=self.hops.codes.dtype)
-        groups, columns = np.divmod(patterns, PATTERNS)
+        groups, columns = np.divmod(patterns, patterns_at_a_time())
         for group in np.unique(groups).tolist():
             found = self.folder.map(f"hops-{group}.raw", (self.n_nodes, self._width(group)), self._code_dtypes[group])
             here, there = as_slice(np.flatnonzero(groups == group)), as_slice(columns[groups == group])
@@ -230,7 +229,7 @@ class Run:
         return sums, counts
 
     def _width(self, group: int) -> int:
-        return min(PATTERNS, self.n_patterns - group * PATTERNS)
+        return min(patterns_at_a_time(), self.n_patterns - group * patterns_at_a_time())
 
     @cached_property
     def weighting(self) -> Weighting:
@@ -320,6 +319,13 @@ def _widened(codes: Array, dtype: np.dtype[Any]) -> Array:
     wide = codes.astype(dtype)
     wide[codes == np.iinfo(codes.dtype).max] = np.iinfo(dtype).max
     return wide
+
+
+def patterns_at_a_time() -> int:
+    """Patterns that are searched at once, whose hops are kept together."""
+    from pcfi._kernels.search import PATTERNS_AT_A_TIME
+
+    return PATTERNS_AT_A_TIME
 
 
 def shares(settings: Settings) -> bool:

@@ -13,10 +13,10 @@ from pcfi.errors import ParameterError
 from pcfi.hops import UNREACHABLE
 from pcfi.optional import load
 from pcfi.scale.paths import is_address, is_scratch, remove, reserve, scratch_of, suffix_of
+from pcfi.scale.stores import SUFFIXES
 
 Array = npt.NDArray[Any]
 
-SUFFIXES = (".npy", ".zarr", ".parquet")
 FINISHED = "_SUCCESS"
 
 

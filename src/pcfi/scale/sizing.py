@@ -25,10 +25,9 @@ from pcfi.scale.plan import (
     row_bytes,
     sharing_bytes,
 )
+from pcfi.scale.run import patterns_at_a_time
 from pcfi.solvers import FixedSteps, Solver, UntilSettled
 
-PATTERNS_AT_A_TIME = 64
-ROW_BYTES = 64
 USUAL_STEPS = 15  # to a steady state at alpha = 0.5
 
 
@@ -150,8 +149,10 @@ def costs() -> dict[str, float]:
 
 
 def _seconds(size: Size, steps: int, cost: dict[str, float]) -> float:
+    from pcfi._kernels.vectors import ROW_BYTES
+
     panels = -(-size.n_channels * size.width // ROW_BYTES)
-    searches = -(-size.n_patterns // PATTERNS_AT_A_TIME)
+    searches = -(-size.n_patterns // patterns_at_a_time())
     cells = size.n_nodes * size.n_channels
     sharing = cost["sharing, cell and channel"] * cells * size.n_sharers
     return (

@@ -15,7 +15,7 @@ from pcfi.errors import counted
 from pcfi.filling import refuse_unreachable
 from pcfi.problem import group_by_key
 from pcfi.scale.plan import check_layout
-from pcfi.scale.run import PATTERNS, Run
+from pcfi.scale.run import Run, patterns_at_a_time
 from pcfi.scale.runners import Runner
 from pcfi.scale.tasks import SUM_GROUPS, sharing_of
 
@@ -27,7 +27,7 @@ def do_stages(run: Run, runner: Runner) -> Outcome:
     """All stages in their order; those that are in the journal take no time."""
     _do(run, runner, "survey", run.n_ranges)
     _once(run, "channels-n_known.npy", _gather_survey)
-    _do(run, runner, "hops", -(-run.n_patterns // PATTERNS), run.plan.searches)
+    _do(run, runner, "hops", -(-run.n_patterns // patterns_at_a_time()), run.plan.searches)
     _once(run, "hops.json", _gather_hops)
     refuse_unreachable(run.hops.unreachable_cells(), run.outline, run.settings)
     _once(run, "layout.json", _lay_out)

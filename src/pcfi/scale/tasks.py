@@ -24,7 +24,7 @@ from pcfi.filling import refuse_divergence
 from pcfi.hops import Hops, count_hops
 from pcfi.problem import Channels, to_half
 from pcfi.scale.folder import flush
-from pcfi.scale.run import PATTERNS, ROWS_IN_CACHE, Run
+from pcfi.scale.run import ROWS_IN_CACHE, Run, patterns_at_a_time
 
 Array = npt.NDArray[Any]
 Entry = dict[str, Any]
@@ -82,7 +82,8 @@ def _packed(known: Array) -> Array:
 
 def hops(run: Run, index: int) -> Entry:
     """Hops of all nodes in 64 patterns."""
-    chosen = run.channels.representatives[index * PATTERNS : (index + 1) * PATTERNS]
+    size = patterns_at_a_time()
+    chosen = run.channels.representatives[index * size : (index + 1) * size]
     known = _known_in(run, chosen)
     numbers, zeros = np.arange(len(chosen)), np.zeros(len(chosen))
     found = count_hops(run.part(known, known, Channels(numbers, zeros, zeros, zeros, numbers, numbers)))
