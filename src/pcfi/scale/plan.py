@@ -113,7 +113,7 @@ def _range_rows(run: Run) -> int:
 def check_budget(store: Store, settings: Settings, memory: Any, cluster: Any) -> None:
     """Raise `TooLargeError` if the budget does not suffice whatever the graph is."""
     threads = _threads(cluster)
-    size = _first_size(store.shape, working_dtype(store.dtype), settings, 0, settings.directed, threads)
+    size = first_size(store.shape, working_dtype(store.dtype), settings, 0, settings.directed, threads)
     refuse_small_budget(store, size, settings, _budget(memory, cluster), _base(cluster))
 
 
@@ -171,7 +171,7 @@ def size_of(run: Run, threads: int) -> Size:
     """The size of a run as far as it is known: as many patterns and sharing channels as there can be before that."""
     surveyed, searched = run.folder.has("channels-n_known.npy"), run.folder.has("layout.json")
     through = run.layout.panels[: run.layout.n_through_influence] if searched else []
-    size = _first_size(
+    size = first_size(
         run.store.shape, run.dtype, run.settings, len(run.graph.indices), bool(run.graph.directed), threads
     )
     return replace(
@@ -183,7 +183,7 @@ def size_of(run: Run, threads: int) -> Size:
     )
 
 
-def _first_size(
+def first_size(
     shape: tuple[int, int], dtype: np.dtype[Any], settings: Settings, n_entries: int, directed: bool, threads: int
 ) -> Size:
     """The size of a run of which nothing is known but its shape: every channel has its own pattern, and shares."""
