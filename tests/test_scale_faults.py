@@ -11,6 +11,7 @@ from pcfi import scale
 from pcfi.scale import imputation, plan, stages
 from pcfi.scale.folder import WorkFolder
 from pcfi.scale.paths import remove
+from pcfi.scale.tasks import TASKS
 
 N_NODES, N_CHANNELS = 60, 5
 
@@ -121,3 +122,33 @@ def test_memory_is_planned_for_the_largest_influence_matrix(tmp_path, monkeypatc
     np.save(tmp_path / "x.npy", values[:, 80:])
     scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "z.npy")
     assert [size.n_influence for size in sizes] == [7, 0]
+
+
+def test_a_call_that_lost_its_run_to_another_stops(files, tmp_path, monkeypatch):
+    # as a worker does that goes on when its scheduler is gone and the run has been resumed elsewhere
+    split = TASKS["split"]
+
+    def taken_over(run, index):
+        facts = run.folder.read("plan.json")
+        run.folder.write("plan.json", {**facts, "token": "another"})
+        return split(run, index)
+
+    monkeypatch.setitem(TASKS, "split", taken_over)
+    with pytest.raises(scale.ClusterError, match="another call"):
+        scale.impute(*files, tmp_path / "y.npy")
+
+
+def test_a_work_folder_of_another_run_is_refused(files, tmp_path, monkeypatch):
+    def fails(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(WorkFolder, "record", fails)
+        with pytest.raises(KeyboardInterrupt):
+            scale.impute(*files, tmp_path / "y.npy")
+    with pytest.raises(pcfi.ParameterError, match=r"belongs to another run \(other settings\)"):
+        scale.impute(*files, tmp_path / "y.npy", alpha=0.7)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").touch()
+    with pytest.raises(pcfi.ParameterError, match="not empty and no work folder"):
+        scale.impute(*files, tmp_path / "z.npy", work=tmp_path / "mine")
