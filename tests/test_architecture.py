@@ -1,6 +1,7 @@
 """The shape of the project: public names, what an import loads, sizes, and documented defaults."""
 
 import ast
+import dataclasses
 import inspect
 import re
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 
 import pcfi
 from pcfi.filling import FILLS
-from pcfi.parameters import METHODS
+from pcfi.parameters import METHODS, Settings
 
 SOURCE = Path(pcfi.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
@@ -161,6 +162,13 @@ def test_documented_defaults_are_those_of_the_signature(documented):
     for name, default in actual.items():
         evaluated = eval(stated[name], {"UntilSettled": pcfi.UntilSettled, "np": np})
         assert evaluated == default, name
+
+
+def test_settings_have_the_defaults_of_impute():
+    parameters = inspect.signature(pcfi.impute).parameters
+    for field in dataclasses.fields(Settings):
+        assert field.default == parameters[field.name].default, field.name
+    assert set(parameters) - {field.name for field in dataclasses.fields(Settings)} == {"features", "graph", "known"}
 
 
 def test_every_method_has_its_fill():

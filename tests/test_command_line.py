@@ -244,6 +244,7 @@ BAD = {
     "wrong output": (["impute", "nodes.csv", "edges.csv", "-o", "o.doc"], 1, ".doc is none of"),
     "output exists": (["impute", "nodes.csv", "edges.csv", "-o", "nodes.csv"], 1, "nodes.csv exists already"),
     "output twice": (["impute", "nodes.csv", "edges.csv", "-o", "o.csv", "--hops", "o.csv"], 2, "two outputs"),
+    "written twice": (["impute", "nodes.csv", "edges.csv", "-o", "o.csv", "--hops", "./o.csv"], 2, "two outputs"),
     "no folder": (["impute", "nodes.csv", "edges.csv", "-o", "no/o.csv"], 1, "folder no does not exist"),
     "a folder": (["impute", "nodes.csv", "edges.csv", "-o", "."], 1, ". is a folder"),
     "duplicate ids": (["impute", "twice.csv", "edges.csv", "-o", "o.csv"], 1, "'a' stands more than once"),

@@ -42,7 +42,7 @@ def test_small_problems_do_not_ask(monkeypatch):
 @pytest.mark.parametrize("kind", ["uniform", "structural"])
 def test_an_imputation_takes_about_what_it_says(solver, kind):
     features, graph = large_problem(kind=kind), pcfi.prepare_graph(RING)
-    settings = Settings("pcfi", 0.5, 0.1, solver, False, "mean", False, True, False)
+    settings = Settings(alpha=0.5, beta=0.1, solver=solver)
     said = memory.needs(read_problem(features, graph), settings)
     pcfi.impute(features, graph, solver=solver, alpha=0.5, beta=0.1)  # loads the kernels
     tracemalloc.start()
@@ -55,7 +55,7 @@ def test_an_imputation_takes_about_what_it_says(solver, kind):
 @pytest.mark.parametrize("kind", ["uniform", "structural"])
 def test_tuning_takes_about_what_it_says(kind):
     features, graph = large_problem(kind=kind), pcfi.prepare_graph(RING)
-    settings = Settings("pcfi", "auto", "auto", pcfi.UntilSettled(), None, "mean", False, True, False)
+    settings = Settings()
     said = memory.needs(read_problem(features, graph), settings)
     pcfi.impute(features[:300], pcfi.prepare_graph(RING[:, :299]))  # loads the kernels
     tracemalloc.start()

@@ -16,7 +16,6 @@ from pcfi import scale
 from pcfi.scale import plan
 from pcfi.scale.folder import WorkFolder
 from pcfi.scale.paths import remove
-from pcfi.scale.tasks import TASKS
 from random_problems import problems, random_problem
 
 pa = pytest.importorskip("pyarrow")
@@ -295,38 +294,6 @@ def test_a_run_stopped_after_any_task_goes_on_with_the_same_bits(tmp_path, small
             interrupted += 1
     assert interrupted >= 10
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), expected)
-
-
-def test_a_call_that_lost_its_run_to_another_stops(tmp_path, small, monkeypatch):
-    # as a worker does that goes on when its scheduler is gone and the run has been resumed elsewhere
-    folder, split = small[0], TASKS["split"]
-
-    def taken_over(run, index):
-        facts = run.folder.read("plan.json")
-        run.folder.write("plan.json", {**facts, "token": "another"})
-        return split(run, index)
-
-    monkeypatch.setitem(TASKS, "split", taken_over)
-    with pytest.raises(scale.ClusterError, match="another call"):
-        scale.impute(folder / "x.npy", folder / "g", tmp_path / "y.npy")
-
-
-def test_a_work_folder_of_another_run_is_refused(tmp_path, small, monkeypatch):
-    folder = small[0]
-
-    def fails(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(WorkFolder, "record", fails)
-        with pytest.raises(KeyboardInterrupt):
-            scale.impute(folder / "x.npy", folder / "g", tmp_path / "y.npy")
-    with pytest.raises(pcfi.ParameterError, match=r"belongs to another run \(other settings\)"):
-        scale.impute(folder / "x.npy", folder / "g", tmp_path / "y.npy", alpha=0.7)
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.txt").touch()
-    with pytest.raises(pcfi.ParameterError, match="not empty and no work folder"):
-        scale.impute(folder / "x.npy", folder / "g", tmp_path / "z.npy", work=tmp_path / "mine")
 
 
 WITHOUT_SPACE = """

@@ -89,6 +89,29 @@ def test_ids_of_any_kind_are_mapped(tmp_path):
     assert_same(built, pcfi.prepare_graph((index, weights), 50))
 
 
+def test_columns_of_columns_do_not_count_as_nodes(tmp_path):
+    details = pa.array([{"age": 7, "cost": 900}, {"age": 8, "cost": 901}])
+    table = pa.table({"details": details, "source": [0, 1], "target": [1, 2]})
+    pq.write_table(table, tmp_path / "edges.parquet")
+    assert_same(build_graph(tmp_path / "edges.parquet", tmp_path / "graph"), pcfi.prepare_graph([[0, 1], [1, 2]]))
+    twins = pa.table({"a": pa.array([{"b": 900}]), "a.b": [0], "c": [1]})
+    pq.write_table(twins, tmp_path / "twins.parquet")
+    built = build_graph(tmp_path / "twins.parquet", tmp_path / "twins", source="a.b", target="c")
+    assert built.n_nodes == 2
+
+
+def test_the_number_of_nodes_is_checked(tmp_path):
+    index = np.array([[0], [1]])
+    assert build_graph(index, tmp_path / "graph", n_nodes=np.int64(5)).n_nodes == 5
+    for wrong in (-1, 2.5, True, "5"):
+        with pytest.raises(pcfi.ParameterError, match="n_nodes must be a whole number of at least 0"):
+            build_graph(index, tmp_path / "other", n_nodes=wrong)
+    pq.write_table(pa.table({"source": ["a"], "target": ["b"]}), tmp_path / "edges.parquet")
+    with pytest.raises(pcfi.ParameterError, match="n_nodes is 5, but there are 3 ids: leave n_nodes out"):
+        build_graph(tmp_path / "edges.parquet", tmp_path / "other", n_nodes=5, ids=["a", "b", "c"])
+    assert build_graph(tmp_path / "edges.parquet", tmp_path / "named", n_nodes=3, ids=["a", "b", "c"]).n_nodes == 3
+
+
 def test_unweighted_edges_given_once_or_in_both_directions_have_no_weights(tmp_path):
     once = np.array([[0, 1, 2], [1, 2, 3]])
     for k, index in enumerate([once, np.concatenate([once, once[::-1]], axis=1)]):

@@ -9,7 +9,14 @@ import numpy.typing as npt
 
 from pcfi.diffusion import Outcome, confidence_weighting, degree_weighting, varies
 from pcfi.engines import Engine
-from pcfi.errors import DivergenceError, UnreachableError, counted
+from pcfi.errors import (
+    DivergenceError,
+    NotSettledWarning,
+    PcfiWarning,
+    UnreachableError,
+    UnreachableWarning,
+    counted,
+)
 from pcfi.hops import Hops
 from pcfi.parameters import Settings
 from pcfi.problem import Problem
@@ -106,6 +113,20 @@ def refuse_unreachable(n_cells: int, problem: Problem, settings: Settings) -> No
     if n_cells and settings.unreachable == "error":
         text = unreachable_text(n_cells, problem)
         raise UnreachableError(f"{text}: choose unreachable='mean', 'zero' or 'nan' to go on")
+
+
+def usual_warnings(
+    problem: Problem, settings: Settings, status: str, *, converged: bool, n_unreachable: int
+) -> list[PcfiWarning]:
+    """What the caller of any method should hear: that it has not settled, that cells are out of reach."""
+    found: list[PcfiWarning] = []
+    if not converged:
+        advice = "raise max_steps or loosen rtol" + (", or use a smaller alpha" if settings.method == "pcfi" else "")
+        found.append(NotSettledWarning(f"{status} To settle it, {advice}."))
+    if n_unreachable:
+        filling = {"mean": "their channel's mean (0 if it has none)", "zero": "0", "nan": "NaN"}[settings.unreachable]
+        found.append(UnreachableWarning(f"{unreachable_text(n_unreachable, problem)}; they hold {filling}"))
+    return found
 
 
 def unreachable_text(n_cells: int, problem: Problem) -> str:

@@ -128,9 +128,14 @@ def prepare_graph(graph: GraphLike, n_nodes: int | None = None, *, directed: boo
     >>> prepare_graph([[0, 1, 2], [1, 2, 3]])
     Graph(4 nodes, 3 edges, undirected, unweighted)
     """
+    check_n_nodes(n_nodes)
+    return read_graph(graph, n_nodes, f"n_nodes is {n_nodes}", directed=directed)
+
+
+def check_n_nodes(n_nodes: object) -> None:
+    """Refuse what is no number of nodes."""
     if n_nodes is not None and (isinstance(n_nodes, bool) or not isinstance(n_nodes, Integral) or n_nodes < 0):
         raise ParameterError(f"n_nodes must be a whole number of at least 0, or None, got {n_nodes!r}")
-    return read_graph(graph, n_nodes, f"n_nodes is {n_nodes}", directed=directed)
 
 
 def read_graph(graph: GraphLike, n_nodes: int | None, wanted: str, *, directed: bool) -> Graph:

@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from pcfi.diffusion import Outcome
 from pcfi.engines import engine_of
-from pcfi.errors import NotSettledWarning, PcfiWarning, ScaleWarning, TuningWarning, UnreachableWarning, counted
-from pcfi.filling import FILLS, Filled, unreachable_text
+from pcfi.errors import PcfiWarning, ScaleWarning, TuningWarning, counted
+from pcfi.filling import FILLS, Filled, usual_warnings
 from pcfi.graphs import GraphLike
 from pcfi.hops import Hops
 from pcfi.memory import refuse_if_too_large
@@ -180,27 +180,20 @@ def status_of(settings: Settings, filled: Filled, problem: Problem) -> str:
 
 def _report(problem: Problem, resolved: Resolved, filled: Filled, status: str) -> tuple[Imputation, list[PcfiWarning]]:
     settings, tuning = resolved.settings, resolved.tuning
-    notices: list[PcfiWarning] = []
     outcome = filled.outcome or Outcome()
     solver = settings.solver
     converged = isinstance(solver, FixedSteps) or outcome.residual <= solver.rtol
-    if not converged:
-        advice = "raise max_steps or loosen rtol" + (", or use a smaller alpha" if settings.method == "pcfi" else "")
-        notices.append(NotSettledWarning(f"{status} To settle it, {advice}."))
-    is_pcfi = settings.method == "pcfi"
-    if tuning is not None and tuning.note and problem.n_missing:
-        text = f"alpha={tuning.alpha:g}, beta={tuning.beta:g} and no shrinking were used by default: {tuning.note}"
-        notices.append(TuningWarning(text))
-    notices += _of_scales(problem, settings, filled)
     empty = (problem.channels.n_known == 0) & (settings.method != "zero") & (problem.n_missing > 0)
     if filled.hops is not None:
         n_unreachable = filled.hops.unreachable_cells(problem.leading)
     else:
         n_unreachable = int(empty[problem.leading].sum()) * len(problem.values)
-    if n_unreachable:
-        filling = {"mean": "their channel's mean (0 if it has none)", "zero": "0", "nan": "NaN"}[settings.unreachable]
-        text = unreachable_text(n_unreachable, problem)
-        notices.append(UnreachableWarning(f"{text}; they hold {filling}"))
+    notices = usual_warnings(problem, settings, status, converged=converged, n_unreachable=n_unreachable)
+    if tuning is not None and tuning.note and problem.n_missing:
+        text = f"alpha={tuning.alpha:g}, beta={tuning.beta:g} and no shrinking were used by default: {tuning.note}"
+        notices.append(TuningWarning(text))
+    notices += _of_scales(problem, settings, filled)
+    is_pcfi = settings.method == "pcfi"
     result = Imputation(
         values=problem.restore(filled.values),
         method=settings.method,

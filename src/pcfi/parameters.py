@@ -93,17 +93,20 @@ RULES = {
 
 @dataclass(frozen=True)
 class Settings:
-    """The parameters of one call; making one checks them. What is "auto" or None is decided before the stages run."""
+    """The parameters of one call, by default those of `impute`; making one checks them.
 
-    method: str
-    alpha: Any
-    beta: Any
-    solver: Solver
-    standardize: bool | None
-    unreachable: str
-    directed: bool
-    self_loops: bool
-    progress: bool
+    What is "auto" or None is decided before the stages run.
+    """
+
+    method: str = "pcfi"
+    alpha: Any = "auto"
+    beta: Any = "auto"
+    solver: Solver = UntilSettled()  # noqa: RUF009  a frozen value
+    standardize: bool | None = None
+    unreachable: str = "mean"
+    directed: bool = False
+    self_loops: bool = True
+    progress: bool = False
     objective: str | None = None
     center: Any = None
     random_state: Any = None

@@ -121,9 +121,9 @@ def _read_features(container: Container) -> tuple[Array, Restore]:
     _check_shape(tuple(values.shape))
     if not isinstance(values, np.ndarray):
         return values, container.restore
-    dtype = _working_dtype(values.dtype)
+    dtype = working_dtype(values.dtype)
     is_half = values.dtype.kind == "f" and values.dtype.itemsize == 2
-    restore = (lambda filled: container.restore(_to_half(filled))) if is_half else container.restore
+    restore = (lambda filled: container.restore(to_half(filled))) if is_half else container.restore
     return np.ascontiguousarray(values, dtype=dtype), restore
 
 
@@ -139,17 +139,19 @@ def _check_shape(shape: tuple[int, ...]) -> None:
         raise FeatureError("features has no channels: there is nothing to fill in")
 
 
-def _to_half(filled: Array) -> Array:
+def to_half(filled: Array) -> Array:
+    """Filled values as float16, if it holds them."""
     if np.nanmax(np.abs(filled), initial=0.0) > np.finfo(np.float16).max:
         raise DivergenceError("a filled value is beyond what float16 holds: pass the features as float32")
     return filled.astype(np.float16)
 
 
-def _working_dtype(dtype: np.dtype[Any]) -> npt.DTypeLike:
+def working_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype that features of `dtype` are filled in."""
     if dtype.kind in "iub":
-        return np.float64
+        return np.dtype(np.float64)
     if dtype.kind == "f" and dtype.itemsize <= 8:
-        return np.float64 if dtype.itemsize == 8 else np.float32
+        return np.dtype(np.float64 if dtype.itemsize == 8 else np.float32)
     raise FeatureError(f"features must be real numbers of at most 64 bits, got dtype {dtype}: convert it to float64")
 
 

@@ -1,7 +1,7 @@
 """`pcfi info`: what is in these files, and what filling them would take."""
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import typer
@@ -92,8 +92,7 @@ def look(loaded: Loaded) -> Info:
 
     problem = read_problem(loaded.table, loaded.graph, directed=loaded.graph.directed)
     facts = graph_facts(loaded.graph)
-    defaults = {**o.DEFAULTS, "standardize": False}
-    needed = needs(problem, Settings(**{field.name: defaults[field.name] for field in fields(Settings)}))
+    needed = needs(problem, Settings())
     known = problem.channels
     labels = [name for column in loaded.table.columns for name in [column.name] * column.width]
     channels = tuple(

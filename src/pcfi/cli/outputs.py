@@ -1,5 +1,6 @@
 """What `pcfi impute` writes and where, checked before any work is done."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ class Outputs:
     def check_stored(self, *, resumes: bool) -> None:
         """The same for what `pcfi.scale` writes; a run that goes on may find some of its own results."""
         from pcfi.scale.paths import is_address, suffix_of
-        from pcfi.scale.sinks import SUFFIXES
+        from pcfi.scale.stores import SUFFIXES
 
         for path in self._paths():
             if suffix_of(path) not in SUFFIXES:
@@ -66,7 +67,8 @@ class Outputs:
     def _paths(self) -> list[str]:
         """Everything that is written."""
         paths = [path for path in (*self.tables().values(), self.report, self.facts) if path is not None]
-        twice = [path for path in paths if paths.count(path) > 1]
+        places = list(map(os.path.realpath, paths))
+        twice = [path for path, place in zip(paths, places, strict=True) if places.count(place) > 1]
         if twice:
             raise ParameterError(f"two outputs would go to {twice[0]}: give each a name of its own")
         return paths

@@ -20,7 +20,6 @@ SUFFIXES = {
     ".h5ad": "h5ad",
     ".mtx": "mtx",
 }
-COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 
 NODE_FORMATS = ("parquet", "csv", "tsv", "arrow", "npy", "npz", "h5ad")
@@ -65,8 +64,10 @@ def format_of(path: str, allowed: Sequence[str], what: str) -> Format:
     >>> format_of("nodes.csv.gz", NODE_FORMATS, "nodes")
     Format(name='csv', compression='gzip')
     """
+    from pcfi.scale.paths import compression_of
+
     suffixes = [suffix.lower() for suffix in PurePath(path).suffixes]
-    compression = COMPRESSIONS.get(suffixes[-1]) if suffixes else None
+    compression = compression_of(path)
     inner = suffixes[:-1] if compression else suffixes
     name = SUFFIXES.get(inner[-1], "") if inner else ""
     if name not in allowed or (compression and name not in DELIMITERS):

@@ -176,13 +176,13 @@ def write_rows(
         if lightest == heaviest == 1.0:
             pending += len(sums)
             continue
-        for name in ("weights", "weights_float32"):
-            while pending and name == "weights":
-                ones = min(pending, 1 << 20)
-                files["weights"].append(np.ones(ones))
-                files["weights_float32"].append(np.ones(ones))
-                pending -= ones
-            files[name].append(sums)
+        for start in range(0, pending, 1 << 20):
+            ones = np.ones(min(1 << 20, pending - start))
+            files["weights"].append(ones)
+            files["weights_float32"].append(ones)
+        pending = 0
+        files["weights"].append(sums)
+        files["weights_float32"].append(sums)
     for file in files.values():
         file.close()
     weighted = n_entries > 0 and not lightest == heaviest == 1.0

@@ -62,7 +62,7 @@ class TableEdges:
 
     def chunks(self, size: int) -> Iterator[Chunk]:
         """Batches of the file."""
-        with clear_reading(self.path):
+        with graph_errors(self.path):
             seen = 0
             for batch in self._plain(size) if self.ids is None else self._numbered(size):
                 weights = np.empty(0)
@@ -224,7 +224,10 @@ def _parquet_largest(path: str, columns: tuple[str, str]) -> int | None:
     for part in parquet_files(path):
         with opened(part) as file:
             facts = pq.ParquetFile(file).metadata
-        places = [facts.schema.to_arrow_schema().names.index(name) for name in columns]
+        paths = [facts.schema.column(leaf).path for leaf in range(facts.num_columns)]  # a struct has several leaves
+        if any(paths.count(name) != 1 for name in columns):
+            return None
+        places = [paths.index(name) for name in columns]
         for group in range(facts.num_row_groups):
             for place in places:
                 found = facts.row_group(group).column(place).statistics
@@ -235,8 +238,8 @@ def _parquet_largest(path: str, columns: tuple[str, str]) -> int | None:
 
 
 @contextmanager
-def clear_reading(path: str) -> Iterator[None]:
-    """Whatever a library raises on a bad file, as one error that names the file."""
+def graph_errors(path: str) -> Iterator[None]:
+    """Whatever a library raises on a bad file, as one `GraphError` that names the file."""
     try:
         yield
     except (PcfiError, MemoryError, ModuleNotFoundError, NameError, AttributeError):  # the last are our own mistakes
@@ -273,7 +276,7 @@ def schema_of(path: str) -> Any:
     import pyarrow.parquet as pq
     from pyarrow import csv
 
-    with clear_reading(path):
+    with graph_errors(path):
         if table_suffix(path) == ".parquet":
             parts = parquet_files(path)
             if not parts:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from pcfi.errors import GraphError, ParameterError, UnsupportedTypeError
 from pcfi.graphs import check_edge_index_range, check_edge_index_shape, check_weights, whole_numbers
-from pcfi.scale.edge_tables import SUFFIXES, Chunk, clear_reading, open_table
+from pcfi.scale.edge_tables import SUFFIXES, Chunk, graph_errors, open_table
 from pcfi.scale.paths import suffix_of, table_suffix
 
 Array = npt.NDArray[Any]
@@ -106,7 +106,7 @@ def _array_edges(index: Array, weights: Any, ids: Any) -> ArrayEdges:
 def _mapped(path: str) -> Array:
     if not Path(path).is_file():
         raise ParameterError(f"there is no file {path!r}")
-    with clear_reading(path):
+    with graph_errors(path):
         array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
     return array
 

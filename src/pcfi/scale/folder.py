@@ -5,6 +5,7 @@ once or not at all, whoever is killed when; tasks can be done again at any time.
 """
 
 import json
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from pcfi.scale.paths import remove, reserve, write_atomically
 
 Array = npt.NDArray[Any]
 
-FORMAT = 1
+FORMAT = 2
 
 
 class WorkFolder:
@@ -32,11 +33,11 @@ class WorkFolder:
         """Where the graph of this run is if it came as an edge file."""
         return self.path.with_name(f"{self.path.name}.graph")
 
-    def begin(self, job: dict[str, Any]) -> bool:
-        """Write down what the run is; returns whether it goes on with one that is there already."""
+    def begin(self, job: dict[str, Any]) -> None:
+        """Write down what the run is, or find that it has begun already."""
         job = json.loads(json.dumps({"format": FORMAT, **job}))
-        (self.path / "journal").mkdir(parents=True, exist_ok=True)
-        if (self.path / "job.json").exists():
+        self.path.mkdir(parents=True, exist_ok=True)
+        if self.has("job.json"):
             before = self.job()
             different = sorted(name for name in {*job, *before} if job.get(name) != before.get(name))
             if different:
@@ -45,9 +46,9 @@ class WorkFolder:
                     "the same input to go on with that run, or remove the folder, or choose another with work="
                 )
             self._is_mine = True
-            return True
-        self.write("job.json", job)
-        return False
+        else:
+            self.write("job.json", job)  # before anything else: without it the folder is nobody's
+        (self.path / "journal").mkdir(exist_ok=True)
 
     def job(self) -> dict[str, Any]:
         """What the run is."""
@@ -129,17 +130,23 @@ class WorkFolder:
         return np.asarray(np.memmap(self.path / name, dtype=dtype, mode="r+", shape=shape))
 
     def write_rows(self, name: str, first: int, rows: Array) -> None:
-        """Write rows into a large array without mapping it."""
+        """Write rows into a large array without mapping it; `sync` makes them safe."""
         with (self.path / name).open("r+b") as file:
             file.seek(first * rows.shape[1] * rows.itemsize)
             file.write(rows.data)
 
     def write_columns(self, name: str, first: int, columns: Array, length: int) -> None:
-        """Write columns from `first` on into a large array whose rows are `length` long."""
+        """Write columns from `first` on into a large array whose rows are `length` long; `sync` makes them safe."""
         with (self.path / name).open("r+b") as file:
             for row, part in enumerate(columns):
                 file.seek((row * length + first) * columns.itemsize)
                 file.write(part.data)
+
+    def sync(self, *names: str) -> None:
+        """Wait until what was written into large arrays is safe on disk."""
+        for name in names:
+            with (self.path / name).open("r+b") as file:
+                os.fsync(file.fileno())
 
     def write_array(self, name: str, array: Array) -> None:
         """Write a large array, at once."""

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pcfi.errors import GraphError, ParameterError, TooLargeError
-from pcfi.graphs import Graph
+from pcfi.errors import GraphError, ParameterError, TooLargeError, counted
+from pcfi.graphs import Graph, check_n_nodes
 from pcfi.memory import size_in_bytes, size_in_words
 from pcfi.progress import progress_bar
 from pcfi.scale.buckets import Buckets, write_rows
@@ -178,6 +178,7 @@ def build_graph(
     Graph
         As from `open_graph`.
     """
+    check_n_nodes(n_nodes)
     final = Path(folder)
     if final.exists() and not overwrite:
         raise ParameterError(f"{str(final)!r} exists: pass overwrite=True to replace it, or open it with open_graph")
@@ -190,14 +191,15 @@ def build_graph(
         )
     limit -= file.held
     chunk = int(min(LARGEST_CHUNK, max(1 << 14, limit // 4 // CHUNK_BYTES)))
-    size, wanted = (count_nodes(file, chunk), "nodes are numbered from 0") if n_nodes is None else (n_nodes, "")
-    if ids is not None and n_nodes not in (None, size):
-        raise ParameterError(f"n_nodes is {n_nodes}, but there are {size} ids: leave n_nodes out")
+    size = count_nodes(file, chunk) if n_nodes is None or ids is not None else int(n_nodes)
+    if n_nodes not in (None, size):
+        raise ParameterError(f"n_nodes is {n_nodes}, but there are {counted(size, 'id')}: leave n_nodes out")
+    wanted = "nodes are numbered from 0" if n_nodes is None else f"n_nodes is {size}"
     partial = final.with_name(f"{final.name}.partial")
     remove(partial)
     partial.mkdir(parents=True)
     try:
-        _build(file, partial, size, wanted or f"n_nodes is {size}", directed, chunk, limit // 2, progress)
+        _build(file, partial, size, wanted, directed, chunk, limit // 2, progress)
     except BaseException:
         remove(partial)
         raise

@@ -16,6 +16,7 @@ from pcfi.errors import (
     GraphError,
     ParameterError,
     StorageError,
+    TooLargeError,
     UnreachableError,
     UnsupportedTypeError,
 )
@@ -25,7 +26,7 @@ from pcfi.progress import compile_notice
 from pcfi.scale.edge_source import EdgeSource
 from pcfi.scale.folder import WorkFolder
 from pcfi.scale.graphs import FACTS, MappedGraph, open_graph
-from pcfi.scale.paths import full_path, is_address, suffix_of
+from pcfi.scale.paths import full_path, is_address, is_scratch, place_of, suffix_of
 from pcfi.scale.plan import check_budget, check_space, make_plan
 from pcfi.scale.result import StoredImputation, report
 from pcfi.scale.run import Run, facts_of
@@ -151,6 +152,7 @@ def impute(
     store = open_store(features, "features", columns, without=id)
     mask = None if known is None else open_store(known, "known", boolean=True)
     _check_shapes(store, mask)
+    _check_places(results, {"features": store.path} | ({} if mask is None else {"known": mask.path}))
     for name, path in results.items():
         if path is not None:
             open_sink(path, "result" if name == "values" else name, store.shape, np.float32, store.names)
@@ -196,6 +198,23 @@ def _check_choices(settings: Settings, results: dict[str, str | None]) -> None:
         raise ParameterError("result must be a path, got None")
 
 
+def _check_places(results: dict[str, str | None], inputs: dict[str, str]) -> None:
+    """Refuse two results at one place, and to write over an input: at an address there is no other name meanwhile."""
+    taken: dict[str, str] = {}
+    for name, path in results.items():
+        if path is None:
+            continue
+        what, place = "result" if name == "values" else name, place_of(path)
+        if place in taken:
+            raise ParameterError(f"{taken[place]} and {what} would both go to {path!r}: give each a name of its own")
+        taken[place] = what
+        for given, other in inputs.items():
+            if is_address(path) and f"{place_of(other)}/".startswith(f"{place}/"):
+                raise ParameterError(
+                    f"{what} would replace {given} at {other!r} while it is read: name another address"
+                )
+
+
 def _check_shapes(store: Store, mask: Store | None) -> None:
     if 0 in store.shape:
         raise FeatureError(f"features has shape {store.shape}: at least one row and one channel is needed")
@@ -210,7 +229,8 @@ def work_path(work: str | Path | None, result: str | None) -> Path:
     if work is None and is_address(str(result)):
         raise ParameterError("result is an address: name a local or shared folder to work in with work=")
     path = Path(f"{result}.work" if work is None else work).absolute()
-    if path.is_dir() and any(path.iterdir()) and not (path / "job.json").exists():
+    holds = [entry for entry in path.iterdir() if not is_scratch(entry)] if path.is_dir() else []
+    if holds and not (path / "job.json").exists():
         raise ParameterError(f"{str(path)!r} is not empty and no work folder of pcfi: name another with work=")
     return path
 
@@ -241,11 +261,14 @@ def _begin(
         "graph": {"path": str(graph), "stamp": [len(found.indices), (graph / FACTS).stat().st_mtime_ns]},
         **more,
     }
-    resumes = folder.begin(job)
+    folder.begin(job)
     run = Run(folder)
-    if not resumes:
-        check_space(run)
     if not folder.has("known.raw"):
+        try:
+            check_space(run)
+        except StorageError:
+            folder.abandon()  # the next call is to be asked again
+            raise
         folder.create("known.raw", (-(-run.n_channels // WORD), run.n_nodes), np.uint64)
     return run
 
@@ -258,6 +281,14 @@ def _kept_or_removed(folder: WorkFolder) -> Iterator[None]:
     except (FeatureError, GraphError, UnreachableError, DivergenceError):
         folder.abandon()
         raise
+    except TooLargeError as error:
+        if not folder.n_finished:
+            folder.abandon()
+            raise
+        raise TooLargeError(
+            f"{error}. Finished tasks are kept in {str(folder.path)!r}: the same call goes on from there with more "
+            "memory; for other settings remove that folder first, or choose another with work="
+        ) from error
     except OSError as error:
         if isinstance(error, StorageError) or error.errno not in NO_SPACE:
             raise

@@ -22,6 +22,19 @@ def full_path(path: str | Path) -> str:
     return text if is_address(text.removeprefix("file://")) else str(Path(text.removeprefix("file://")).absolute())
 
 
+def place_of(path: str) -> str:
+    """The one name of a file or a folder that can be written in several ways.
+
+    >>> place_of("/data/./old/../x.npy") == place_of("/data/x.npy")
+    True
+    """
+    full = full_path(path)
+    if not is_address(full):
+        return os.path.realpath(full)
+    fs, root = load("fsspec", "an address", "scale").core.url_to_fs(full)
+    return str(fs.unstrip_protocol(root)).rstrip("/")
+
+
 def suffix_of(path: str) -> str:
     """The suffix in small letters, also of folders."""
     name = path.rstrip("/").rsplit("/", 1)[-1]
@@ -58,13 +71,27 @@ def opened(path: str) -> Any:
 
 def write_atomically(path: Path, write: Callable[[Any], object], *, safe: bool = True) -> None:
     """Let `write` fill an open binary file, which then appears under its name at once, and `safe` on disk."""
-    scratch = path.with_name(f".{path.name}.{uuid4().hex}.partial")
-    with scratch.open("wb") as file:
-        write(file)
-        file.flush()
-        if safe:
-            os.fsync(file.fileno())
-    scratch.replace(path)
+    scratch = scratch_of(path)
+    try:
+        with scratch.open("wb") as file:
+            write(file)
+            file.flush()
+            if safe:
+                os.fsync(file.fileno())
+        scratch.replace(path)
+    except BaseException:
+        scratch.unlink(missing_ok=True)
+        raise
+
+
+def scratch_of(path: Path) -> Path:
+    """Where a file is written before it gets its name; nobody else has the same."""
+    return path.with_name(f".{path.name}.{uuid4().hex}.partial")
+
+
+def is_scratch(path: Path) -> bool:
+    """Whether `scratch_of` made this name: what a writer leaves that is killed."""
+    return path.match(".*.partial")
 
 
 def remove(path: Path) -> None:

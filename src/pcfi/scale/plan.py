@@ -11,8 +11,9 @@ import numpy as np
 from pcfi.errors import ParameterError, StorageError, TooLargeError
 from pcfi.memory import available, size_in_bytes, size_in_words
 from pcfi.parameters import Settings
+from pcfi.problem import working_dtype
 from pcfi.scale.paths import is_address
-from pcfi.scale.run import Plan, Run, shares, working_dtype
+from pcfi.scale.run import Plan, Run, patterns_at_a_time, shares
 from pcfi.scale.stores import Store
 from pcfi.solvers import FixedSteps, UntilSettled
 
@@ -51,8 +52,8 @@ def row_bytes(size: Size) -> int:
 
 
 def hops_bytes(size: Size) -> int:
-    """Bytes of one search: flags and hops of 64 patterns, the rows of the search, or its queues."""
-    known = min(size.n_patterns, 64)
+    """Bytes of one search: flags and hops of its patterns, the rows of the search, or its queues."""
+    known = min(size.n_patterns, patterns_at_a_time())
     return size.n_nodes * (known + known * size.code + 64)
 
 
@@ -112,7 +113,7 @@ def _range_rows(run: Run) -> int:
 def check_budget(store: Store, settings: Settings, memory: Any, cluster: Any) -> None:
     """Raise `TooLargeError` if the budget does not suffice whatever the graph is."""
     threads = _threads(cluster)
-    size = _first_size(store.shape, working_dtype(store.dtype), settings, 0, settings.directed, threads)
+    size = first_size(store.shape, working_dtype(store.dtype), settings, 0, settings.directed, threads)
     refuse_small_budget(store, size, settings, _budget(memory, cluster), _base(cluster))
 
 
@@ -169,23 +170,20 @@ def _threads(cluster: Any) -> int:
 def size_of(run: Run, threads: int) -> Size:
     """The size of a run as far as it is known: as many patterns and sharing channels as there can be before that."""
     surveyed, searched = run.folder.has("channels-n_known.npy"), run.folder.has("layout.json")
-    sources = 0
-    if searched and any(len(panel) > 16 for panel in run.layout.panels):
-        widest = max(run.layout.panels, key=len)
-        sources = int(run.channels.n_known[widest[0]])
-    size = _first_size(
+    through = run.layout.panels[: run.layout.n_through_influence] if searched else []
+    size = first_size(
         run.store.shape, run.dtype, run.settings, len(run.graph.indices), bool(run.graph.directed), threads
     )
     return replace(
         size,
         n_patterns=run.n_patterns if surveyed else size.n_patterns,
         code=run.hops.codes.itemsize if run.folder.has("hops.json") else size.code,
-        n_influence=sources,
+        n_influence=max((int(run.channels.n_known[panel[0]]) for panel in through), default=0),
         n_sharers=len(run.layout.sharers) if searched else size.n_sharers,
     )
 
 
-def _first_size(
+def first_size(
     shape: tuple[int, int], dtype: np.dtype[Any], settings: Settings, n_entries: int, directed: bool, threads: int
 ) -> Size:
     """The size of a run of which nothing is known but its shape: every channel has its own pattern, and shares."""

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from pcfi.diffusion import Outcome
-from pcfi.errors import NotSettledWarning, PcfiWarning, UnreachableWarning
-from pcfi.filling import Filled, unreachable_text
+from pcfi.errors import ParameterError, PcfiWarning
+from pcfi.filling import Filled, usual_warnings
 from pcfi.imputation import status_of
 from pcfi.optional import load
 from pcfi.scale.paths import suffix_of
@@ -69,7 +69,12 @@ class StoredImputation:
 
     def open(self, name: str = "values") -> Any:
         """Open "values", "confidence" or "hops": a mapped array, a Zarr array, or a pyarrow Dataset."""
-        path = getattr(self, name)
+        paths = {"values": self.values, "confidence": self.confidence, "hops": self.hops}
+        if name not in paths:
+            raise ParameterError(f"there is no {name!r} to open: the results are {', '.join(paths)}")
+        path = paths[name]
+        if path is None:
+            raise ParameterError(f"{name} was not written: pass {name}= and a path to pcfi.scale.impute")
         if suffix_of(path) == ".npy":
             return np.load(path, mmap_mode="r", allow_pickle=False)
         if suffix_of(path) == ".zarr":
@@ -87,12 +92,7 @@ def report(run: Run, outcome: Outcome) -> tuple[StoredImputation, list[PcfiWarni
     filled = Filled(np.empty(0), outcome, hops)
     status = status_of(settings, filled, problem)
     converged = isinstance(settings.solver, FixedSteps) or outcome.residual <= settings.solver.rtol
-    notices: list[PcfiWarning] = []
-    if not converged:
-        notices.append(NotSettledWarning(f"{status} To settle it, raise max_steps or loosen rtol."))
-    if n_unreachable:
-        filling = {"mean": "their channel's mean (0 if it has none)", "zero": "0", "nan": "NaN"}[settings.unreachable]
-        notices.append(UnreachableWarning(f"{unreachable_text(n_unreachable, problem)}; they hold {filling}"))
+    notices = usual_warnings(problem, settings, status, converged=converged, n_unreachable=n_unreachable)
     is_pcfi = settings.method == "pcfi"
     found = StoredImputation(
         values=str(run.results["values"]),

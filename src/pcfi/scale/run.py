@@ -17,7 +17,7 @@ from pcfi.errors import ClusterError, FeatureError
 from pcfi.graphs import Graph
 from pcfi.hops import Hops
 from pcfi.parameters import Settings
-from pcfi.problem import Channels, Problem
+from pcfi.problem import Channels, Problem, working_dtype
 from pcfi.scale.folder import WorkFolder
 from pcfi.scale.graphs import open_graph
 from pcfi.scale.sinks import ParquetSink, Sink, open_sink
@@ -26,7 +26,6 @@ from pcfi.solvers import FixedSteps, UntilSettled
 
 Array = npt.NDArray[Any]
 
-PATTERNS = 64  # that are searched at once
 ROWS_IN_CACHE = 8192
 LARGEST_INTEGER = 2**53
 
@@ -52,6 +51,8 @@ class Layout:
     ----------
     panels : list of ndarray
         Channels that are kept and filled together.
+    n_through_influence : int
+        How many of the panels, the first ones, have one pattern each and go through its influence matrix.
     sharers : ndarray of int
         Channels that share with each other; none if there is no second stage.
     factored : bool
@@ -59,6 +60,7 @@ class Layout:
     """
 
     panels: list[Array]
+    n_through_influence: int
     sharers: Array
     factored: bool
 
@@ -149,11 +151,13 @@ class Run:
         """The ids and channels of a record batch; None if there are no ids."""
         if batch is None or self.id is None:
             return None
-        return batch.select([name for name in batch.schema.names if name == self.id or name in set(self.store.names)])
+        wanted = {self.id, *self.store.names}
+        return batch.select([name for name in batch.schema.names if name in wanted])
 
     def as_values(self, start: int, raw: Array) -> Array:
         """Rows in the dtype of the arithmetic."""
-        if raw.dtype.kind in "iu" and raw.dtype.itemsize == 8 and np.abs(raw).max(initial=0) > LARGEST_INTEGER:
+        is_wide = raw.dtype.kind in "iu" and raw.dtype.itemsize == 8
+        if is_wide and max(int(raw.max(initial=0)), -int(raw.min(initial=0))) > LARGEST_INTEGER:
             raise FeatureError(
                 f"features holds integers beyond 2^53 (after row {start}), which float64 cannot tell apart: subtract "
                 "an offset or rescale them"
@@ -193,7 +197,7 @@ class Run:
     def codes_of(self, patterns: Array) -> Array:
         """Hops of all nodes in the given patterns."""
         codes = np.empty((self.n_nodes, len(patterns)), dtype=self.hops.codes.dtype)
-        groups, columns = np.divmod(patterns, PATTERNS)
+        groups, columns = np.divmod(patterns, patterns_at_a_time())
         for group in np.unique(groups).tolist():
             found = self.folder.map(f"hops-{group}.raw", (self.n_nodes, self._width(group)), self._code_dtypes[group])
             here, there = as_slice(np.flatnonzero(groups == group)), as_slice(columns[groups == group])
@@ -225,7 +229,7 @@ class Run:
         return sums, counts
 
     def _width(self, group: int) -> int:
-        return min(PATTERNS, self.n_patterns - group * PATTERNS)
+        return min(patterns_at_a_time(), self.n_patterns - group * patterns_at_a_time())
 
     @cached_property
     def weighting(self) -> Weighting:
@@ -249,7 +253,8 @@ class Run:
         """Which channels diffuse together, and which share with each other."""
         facts = self.folder.read("layout.json")
         panels = [np.array(panel, dtype=np.int64) for panel in facts["panels"]]
-        return Layout(panels, np.array(facts["sharers"], dtype=np.int64), facts["factored"])
+        sharers = np.array(facts["sharers"], dtype=np.int64)
+        return Layout(panels, facts["n_through_influence"], sharers, facts["factored"])
 
     @cached_property
     def in_panels(self) -> bool:
@@ -316,18 +321,16 @@ def _widened(codes: Array, dtype: np.dtype[Any]) -> Array:
     return wide
 
 
+def patterns_at_a_time() -> int:
+    """Patterns that are searched at once, whose hops are kept together."""
+    from pcfi._kernels.search import PATTERNS_AT_A_TIME
+
+    return PATTERNS_AT_A_TIME
+
+
 def shares(settings: Settings) -> bool:
     """Whether channels share with each other."""
     return bool(settings.method == "pcfi" and settings.beta > 0 and settings.alpha < 1)
-
-
-def working_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype that features of `dtype` are filled in."""
-    if dtype.kind == "f" and dtype.itemsize <= 4:
-        return np.dtype(np.float32)
-    if dtype.kind in "iub" or dtype == np.float64:
-        return np.dtype(np.float64)
-    raise FeatureError(f"features must be real numbers of at most 64 bits, got dtype {dtype}: convert it to float64")
 
 
 def facts_of(settings: Settings) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
@@ -13,11 +12,11 @@ import numpy.typing as npt
 from pcfi.errors import ParameterError
 from pcfi.hops import UNREACHABLE
 from pcfi.optional import load
-from pcfi.scale.paths import is_address, remove, reserve, suffix_of
+from pcfi.scale.paths import is_address, is_scratch, remove, reserve, scratch_of, suffix_of
+from pcfi.scale.stores import SUFFIXES
 
 Array = npt.NDArray[Any]
 
-SUFFIXES = (".npy", ".zarr", ".parquet")
 FINISHED = "_SUCCESS"
 
 
@@ -159,6 +158,8 @@ class ParquetSink(Sink):
         """Make the empty folder."""
         if is_address(self.path):
             fs, root = load("fsspec", "an address", "scale").core.url_to_fs(self.path)
+            if fs.exists(root):  # parts of a result with more ranges, and its word that it is complete
+                fs.rm(root, recursive=True)
             fs.makedirs(root, exist_ok=True)
         else:
             remove(Path(self.partial))
@@ -184,7 +185,7 @@ class ParquetSink(Sink):
                 yield write
                 opened[0].close()
             return
-        scratch = Path(self.partial) / f".{name}.{uuid4().hex}.partial"
+        scratch = scratch_of(Path(self.partial) / name)
         with scratch.open("wb") as file:
             yield write
             opened[0].close()
@@ -194,7 +195,7 @@ class ParquetSink(Sink):
 
     def finish(self) -> None:
         """Give the result its name, without what killed writers left behind."""
-        for path in Path(self.partial).glob(".*.partial"):
+        for path in filter(is_scratch, Path(self.partial).glob("*")):
             path.unlink()
         super().finish()
 

@@ -6,7 +6,7 @@ on another one.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any
 
@@ -16,19 +16,20 @@ import numpy.typing as npt
 from pcfi.errors import ParameterError
 from pcfi.memory import size_in_words
 from pcfi.parameters import Settings
+from pcfi.problem import working_dtype
 from pcfi.scale.plan import (
     CHUNK_BYTES,
     PROCESS_BYTES,
     Size,
     diffuse_bytes,
+    first_size,
     hops_bytes,
     row_bytes,
     sharing_bytes,
 )
+from pcfi.scale.run import patterns_at_a_time
 from pcfi.solvers import FixedSteps, Solver, UntilSettled
 
-PATTERNS_AT_A_TIME = 64
-ROW_BYTES = 64
 USUAL_STEPS = 15  # to a steady state at alpha = 0.5
 
 
@@ -112,32 +113,19 @@ def estimate(
     """
     if min(n_nodes, n_edges + 1, n_channels) < 1:
         raise ParameterError("n_nodes and n_channels must be at least 1, and n_edges at least 0")
-    itemsize = 8 if np.dtype(dtype).kind != "f" or np.dtype(dtype).itemsize == 8 else 4
-    wide = isinstance(solver, UntilSettled) and solver.rtol < 1e-5
-    patterns = n_channels if n_patterns is None else n_patterns
+    settings = Settings(alpha=0.5, beta=beta, solver=solver, directed=directed)
     n_entries = n_edges * (1 if directed else 2)
-    size = Size(
-        n_nodes=n_nodes,
-        n_entries=n_entries,
-        n_channels=n_channels,
-        n_patterns=patterns,
-        itemsize=itemsize,
-        width=8 if wide else itemsize,
-        code=1,
-        by_sweeps=directed and isinstance(solver, UntilSettled),
-        n_influence=0,
-        n_sharers=n_channels if beta > 0 else 0,
-        threads=threads,
-    )
-    settings = Settings("pcfi", 0.5, beta, solver, False, "mean", directed, True, False)
+    size = first_size((n_nodes, n_channels), working_dtype(np.dtype(dtype)), settings, n_entries, directed, threads)
+    if n_patterns is not None:
+        size = replace(size, n_patterns=n_patterns)
     sharing = sharing_bytes(size) + min(CHUNK_BYTES, n_nodes * row_bytes(size))
     taken = solver.steps if isinstance(solver, FixedSteps) else USUAL_STEPS if steps is None else steps
     cost = costs()
     return Estimate(
         memory=PROCESS_BYTES + max(diffuse_bytes(size, settings), hops_bytes(size), sharing),
         graph=(n_nodes + 1) * 8 + n_entries * (16 if weighted else 4) + (n_nodes * 8 if weighted else 0),
-        work=n_nodes * (n_channels * itemsize + patterns + n_channels // 8),
-        result=n_nodes * n_channels * itemsize,
+        work=n_nodes * (n_channels * size.itemsize + size.n_patterns + n_channels // 8),
+        result=n_nodes * n_channels * size.itemsize,
         build_seconds=n_edges * cost["build"],
         seconds=_seconds(size, taken, cost),
     )
@@ -150,8 +138,10 @@ def costs() -> dict[str, float]:
 
 
 def _seconds(size: Size, steps: int, cost: dict[str, float]) -> float:
+    from pcfi._kernels.vectors import ROW_BYTES
+
     panels = -(-size.n_channels * size.width // ROW_BYTES)
-    searches = -(-size.n_patterns // PATTERNS_AT_A_TIME)
+    searches = -(-size.n_patterns // patterns_at_a_time())
     cells = size.n_nodes * size.n_channels
     sharing = cost["sharing, cell and channel"] * cells * size.n_sharers
     return (

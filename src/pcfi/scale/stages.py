@@ -15,7 +15,7 @@ from pcfi.errors import counted
 from pcfi.filling import refuse_unreachable
 from pcfi.problem import group_by_key
 from pcfi.scale.plan import check_layout
-from pcfi.scale.run import PATTERNS, Run
+from pcfi.scale.run import Run, patterns_at_a_time
 from pcfi.scale.runners import Runner
 from pcfi.scale.tasks import SUM_GROUPS, sharing_of
 
@@ -27,7 +27,7 @@ def do_stages(run: Run, runner: Runner) -> Outcome:
     """All stages in their order; those that are in the journal take no time."""
     _do(run, runner, "survey", run.n_ranges)
     _once(run, "channels-n_known.npy", _gather_survey)
-    _do(run, runner, "hops", -(-run.n_patterns // PATTERNS), run.plan.searches)
+    _do(run, runner, "hops", -(-run.n_patterns // patterns_at_a_time()), run.plan.searches)
     _once(run, "hops.json", _gather_hops)
     refuse_unreachable(run.hops.unreachable_cells(), run.outline, run.settings)
     _once(run, "layout.json", _lay_out)
@@ -97,7 +97,7 @@ def _lay_out(run: Run) -> None:
     active = active_channels(run.outline, run.hops, run.weighting, settings.solver)
     loops, dtype = float(settings.self_loops), run.arithmetic
     job = Job(run.outline, run.hops, run.weighting, settings.solver, loops, dtype, run.outline.values, lambda _: None)
-    routes = routes_of(job, active)
+    routes = routes_of(job, active)  # those through influence come first
     panels: list[Array] = []
     for route, chosen in routes:
         if route is influence.diffuse:
@@ -110,7 +110,12 @@ def _lay_out(run: Run) -> None:
     factored = len(routes) == 1 and routes[0][0] is influence.diffuse and np.array_equal(routes[0][1], sharers)
     for number, panel in enumerate(panels):
         run.folder.create(f"panel-{number}.raw", (run.n_nodes, len(panel)), run.dtype)
-    layout = {"panels": [panel.tolist() for panel in panels], "sharers": sharers.tolist(), "factored": bool(factored)}
+    layout = {
+        "panels": [panel.tolist() for panel in panels],
+        "n_through_influence": sum(route is influence.diffuse for route, _ in routes),
+        "sharers": sharers.tolist(),
+        "factored": bool(factored),
+    }
     run.folder.write("layout.json", layout)
 
 

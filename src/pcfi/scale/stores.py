@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pcfi.errors import FeatureError, ParameterError, TooLargeError, UnsupportedTypeError
 from pcfi.memory import size_in_words
 from pcfi.optional import load
-from pcfi.scale.paths import full_path, is_address, suffix_of
+from pcfi.scale.paths import full_path, is_address, opened, suffix_of
 from pcfi.tables import is_number
 
 Array = npt.NDArray[Any]
@@ -180,7 +180,7 @@ class ParquetStore(Store):
 
         start = 0
         for path in parquet_files(self.path):
-            with clear_reading(path), pq.ParquetFile(_parquet_input(path), pre_buffer=False) as file:
+            with feature_errors(path), opened(path) as raw, pq.ParquetFile(raw, pre_buffer=False) as file:
                 for group in range(file.num_row_groups):
                     end = start + file.metadata.row_group(group).num_rows
                     if start < last and end > first:
@@ -209,10 +209,6 @@ def parquet_files(path: str) -> list[str]:
     return sorted(map(str, folder.glob("*.parquet"))) if folder.is_dir() else [path]
 
 
-def _parquet_input(path: str) -> Any:
-    return load("fsspec", "an address", "scale").open(path, "rb").open() if is_address(path) else path
-
-
 def _modified(path: str) -> int:
     return 0 if is_address(path) else Path(path).stat().st_mtime_ns
 
@@ -221,13 +217,13 @@ def _parquet_facts(path: str) -> Any:
     load("pyarrow", "reading Parquet", "scale")
     import pyarrow.parquet as pq
 
-    with clear_reading(path):
-        return pq.read_metadata(_parquet_input(path))
+    with feature_errors(path), opened(path) as file:
+        return pq.read_metadata(file)
 
 
 @contextmanager
-def clear_reading(path: str) -> Iterator[None]:
-    """Whatever pyarrow raises on a bad file, as one error that names the file."""
+def feature_errors(path: str) -> Iterator[None]:
+    """Whatever pyarrow raises on a bad file, as one `FeatureError` that names the file."""
     import pyarrow as pa
 
     try:

@@ -22,9 +22,9 @@ from pcfi.diffusion import Factors, diffuse
 from pcfi.errors import DivergenceError, FeatureError
 from pcfi.filling import refuse_divergence
 from pcfi.hops import Hops, count_hops
-from pcfi.problem import Channels
+from pcfi.problem import Channels, to_half
 from pcfi.scale.folder import flush
-from pcfi.scale.run import PATTERNS, ROWS_IN_CACHE, Run
+from pcfi.scale.run import ROWS_IN_CACHE, Run, patterns_at_a_time
 
 Array = npt.NDArray[Any]
 Entry = dict[str, Any]
@@ -52,6 +52,7 @@ def survey(run: Run, index: int) -> Entry:
         _refuse_non_finite(run, start, values, mask, facts)
         known = mask if len(mask) else values == values
         run.folder.write_columns("known.raw", start, _packed(known), run.n_nodes)
+    run.folder.sync("known.raw")
     rows = [fact.astype(np.float64) for fact in facts[:4]]
     run.folder.save(f"survey-{index}.npy", np.stack([*rows, facts.key.view(np.float64)]))
     return {}
@@ -81,7 +82,8 @@ def _packed(known: Array) -> Array:
 
 def hops(run: Run, index: int) -> Entry:
     """Hops of all nodes in 64 patterns."""
-    chosen = run.channels.representatives[index * PATTERNS : (index + 1) * PATTERNS]
+    size = patterns_at_a_time()
+    chosen = run.channels.representatives[index * size : (index + 1) * size]
     known = _known_in(run, chosen)
     numbers, zeros = np.arange(len(chosen)), np.zeros(len(chosen))
     found = count_hops(run.part(known, known, Channels(numbers, zeros, zeros, zeros, numbers, numbers)))
@@ -114,6 +116,7 @@ def split(run: Run, index: int) -> Entry:
         run.check_owner()
         for number, place in enumerate(run.layout.places):
             run.folder.write_rows(f"panel-{number}.raw", start, np.ascontiguousarray(rows[:, place]))
+    run.folder.sync(*(f"panel-{number}.raw" for number in range(len(run.layout.panels))))
     return {}
 
 
@@ -233,7 +236,7 @@ def write(run: Run, index: int) -> Entry:
             codes = run.codes_at(start, start + len(rows))
             refine(start, rows, codes)
             _place_unreachable(run, rows, codes)
-            writers["values"](start, _restored(rows, sinks["values"].dtype), batch)
+            writers["values"](start, to_half(rows) if sinks["values"].dtype == np.float16 else rows, batch)
             found = Hops(codes, run.hops.n_levels, run.hops.n_unreachable, run.channels.patterns)
             named = run.named(batch)
             if "confidence" in writers:
@@ -281,12 +284,6 @@ def _place_unreachable(run: Run, rows: Array, codes: Array) -> None:
     fill = np.nan if run.settings.unreachable == "nan" else 0.0
     for channel in np.flatnonzero(run.hops.n_unreachable[run.channels.patterns]):
         rows[codes[:, run.channels.patterns[channel]] > run.hops.n_levels, channel] = fill
-
-
-def _restored(rows: Array, dtype: np.dtype[Any]) -> Array:
-    if dtype == np.float16 and np.nanmax(np.abs(rows), initial=0.0) > np.finfo(np.float16).max:
-        raise DivergenceError("a filled value is beyond what float16 holds: pass the features as float32")
-    return rows.astype(dtype, copy=False)
 
 
 TASKS: dict[str, Callable[[Run, int], Any]] = {
