@@ -162,7 +162,7 @@ def _markers(problem: "Problem", channels: tuple[Channel, ...]) -> list[str]:
     """Extremes that stand repeatedly and look like marks of missing cells."""
     found: dict[float, list[str]] = {}
     for place, channel in zip(problem.leading, channels, strict=True):
-        for value in {channel.low, channel.high}.intersection(MARKS):
+        for value in set(MARKS).intersection({channel.low, channel.high}):
             if (problem.values[:, place] == value).sum() > 1:
                 found.setdefault(value, []).append(channel.name)
     return [
