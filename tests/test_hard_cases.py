@@ -288,6 +288,7 @@ BAD = [
     (lambda: pcfi.impute(SMALL, path(4), known=[[True], [True, False]], alpha=0.5, beta=0.1), "different lengths"),
     (lambda: pcfi.impute(SMALL, [[0, np.inf], [1, 2]], alpha=0.5, beta=0.1), "names node inf"),
     (lambda: pcfi.impute(SMALL, [[0, 1e300], [1, 2]], alpha=0.5, beta=0.1), r"names node 1e\+300"),
+    (lambda: pcfi.tune(SMALL, path(4), objective=None, alpha=0.5, beta=0.1), "objective must be one of 'values', 'rep"),
     (lambda: pcfi.prepare_graph(path(4), "4"), "n_nodes must be"),
     (lambda: pcfi.prepare_graph(path(4), 3), "edge 2 names node 3, but n_nodes is 3"),
     (lambda: pcfi.impute(SMALL, path(4), standardize="no", alpha=0.5, beta=0.1), "True or False, or None"),
