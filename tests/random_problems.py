@@ -67,18 +67,20 @@ def random_problem(
     directed: bool = False,
     weighted: bool = False,
     dtype: Any = np.float64,
+    empty: bool = False,
 ) -> RandomProblem:
     n_edges = rng.poisson(degree * n_nodes / 2)
     edge_index = rng.integers(0, n_nodes, size=(2, n_edges))
     weights = rng.choice([0.0, 0.25, 1.0, 3.0], size=n_edges) if weighted else None
     features = rng.normal(size=(n_nodes, n_channels)).astype(dtype)
     known = random_known(rng, kind, (n_nodes, n_channels), rate)
+    known[:, -1] &= not empty
     return RandomProblem(edge_index, weights, directed, features, known)
 
 
 @st.composite
 def problems(draw: Any, *, directed: bool | None = None, max_nodes: int = 24, max_channels: int = 20) -> RandomProblem:
-    """Random problems of every kind: weighted, directed, disconnected, every pattern, both dtypes."""
+    """Random problems of every kind: weighted, directed, disconnected, every pattern, an empty channel, both dtypes."""
     return random_problem(
         np.random.default_rng(draw(st.integers(0, 2**32 - 1))),
         n_nodes=draw(st.integers(1, max_nodes)),
@@ -89,6 +91,7 @@ def problems(draw: Any, *, directed: bool | None = None, max_nodes: int = 24, ma
         directed=draw(st.booleans()) if directed is None else directed,
         weighted=draw(st.booleans()),
         dtype=draw(st.sampled_from([np.float32, np.float64])),
+        empty=draw(st.booleans()),
     )
 
 

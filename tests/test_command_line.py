@@ -199,32 +199,6 @@ def test_quiet_says_nothing(files):
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
-def test_info_says_what_is_in_the_files(files):
-    done = invoke("info", files / "nodes.csv", files / "edges.csv", "--exclude=label", "--json")
-    found = json.loads(done.stdout)
-    missing = np.isnan(features()).sum(axis=0)
-    assert [channel["n_missing"] for channel in found["channels"]] == missing.tolist()
-    assert (found["graph"]["n_nodes"], found["graph"]["n_edges"], found["graph"]["n_components"]) == (40, 40, 1)
-    assert sum(hop["n_cells"] for hop in found["hops"]) == missing.sum() == found["n_missing"]
-    assert found["memory"]["filling"] > 0
-    shown = invoke("info", files / "nodes.csv", files / "edges.csv", "--exclude=label").stdout
-    assert "3 in 3 patterns" in shown
-
-
-def test_info_notes_marks_of_missing_cells_and_different_ranges(tmp_path):
-    (tmp_path / "n.csv").write_text("id,x,y,z\na,-999,1,-999\nb,-999,2000,5\nc,3,9999,6\nd,,9999,\n")
-    (tmp_path / "e.csv").write_text("source,target\na,b\nb,c\n")
-    remarks = json.loads(invoke("info", tmp_path / "n.csv", tmp_path / "e.csv", "--json").stdout)["remarks"]
-    found = [remark for remark in remarks if "stands repeatedly" in remark]
-    assert found == [
-        "-999 stands repeatedly in 1 channel, first 'x': if it means missing, add --missing-value -999.",
-        "9999 stands repeatedly in 1 channel, first 'y': if it means missing, add --missing-value 9999.",
-    ]
-    (tmp_path / "n.csv").write_text("id,x,y\na,0,1\nb,1,2000\nc,,\n")
-    remarks = json.loads(invoke("info", tmp_path / "n.csv", tmp_path / "e.csv", "--json").stdout)["remarks"]
-    assert any("with --alpha and --beta as numbers, add --standardize" in remark for remark in remarks)
-
-
 def test_evaluate_ranks_methods_by_their_error_on_hidden_cells(files):
     done = invoke("evaluate", files / "nodes.csv", files / "edges.csv", "--exclude=label", "--json", "--seed", "3")
     found = json.loads(done.stdout)

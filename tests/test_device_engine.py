@@ -210,7 +210,7 @@ def test_numbers_beyond_the_finite_ones_are_an_error():
     with pytest.raises(pcfi.DivergenceError, match="sharing between channels"):
         device_tensor(features, path(6), beta=1e39)
     with pytest.raises(pcfi.DivergenceError, match="mean of the neighbours"):
-        device_tensor(features[:4], (path(4), np.full(3, 1.7e308)), method="neighbors")
+        device_tensor(np.array([[1.7e308], [np.nan]]), (path(2), np.array([4.0])), method="neighbors")
     with pytest.raises(pcfi.DivergenceError, match="float16"):
         device_tensor((features * 30).astype(np.float16), path(6), beta=500.0)
 
@@ -226,6 +226,20 @@ def test_bad_values_on_a_device_get_the_same_errors():
         device_tensor(features, [[0], [1]], known=np.ones((2, 1), bool))
     with pytest.raises(pcfi.FeatureError, match=r"2\^53"):
         device_tensor(np.array([[2**53 + 1], [0]]), [[0], [1]])
+
+
+def test_channels_of_different_scales_are_warned_of_on_a_device_too():
+    rng = np.random.default_rng(13)
+    ring = np.stack([np.arange(200), (np.arange(200) + 1) % 200])
+    waves = 5 + np.sin(2 * np.pi * ring[0] / 200)[:, None]
+    features = np.where(rng.random((200, 3)) < 0.4, waves * np.array([1.0, 1e3, 1e-3]), np.nan)
+    features = np.column_stack([features, np.full(200, np.nan)])
+    for face in (numpy, device_tensor):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            face(features, ring, beta=2.0, unreachable="nan")
+        (said,) = (str(warning.message) for warning in caught if warning.category is pcfi.ScaleWarning)
+        assert said.startswith("sharing between channels with beta=2 took channel 2 ")
 
 
 def test_huge_values_have_a_mean():

@@ -137,6 +137,13 @@ def test_one_cell_in_a_fold_has_no_standard_error_and_no_warning():
     assert found.n_hidden == 2
 
 
+@pytest.mark.parametrize(("known", "folds", "made"), [(50, 2, 2), (50, 4, 4), (50, 9, 5), (40, 2, 5), (3, 2, 3)])
+def test_a_fold_hides_a_fifth_and_few_nodes_are_all_hidden(known, folds, made):
+    features = np.where(np.arange(60) < known, np.sin(np.arange(60)), np.nan)[:, None]
+    found = pcfi.evaluate(features, ring(60), methods="mean", folds=folds)
+    assert (found.n_folds, found.n_hidden) == (made, known if made == 5 or known == 3 else made * known // 5)
+
+
 def test_bad_calls_are_refused():
     features = np.array([[1.0], [np.nan], [2.0]])
     with pytest.raises(pcfi.FeatureError, match="too few cells are known to hide"):
@@ -147,5 +154,8 @@ def test_bad_calls_are_refused():
         pcfi.evaluate(features, ring(3), unit="metres")
     with pytest.raises(pcfi.ParameterError, match="no option of impute"):
         pcfi.evaluate(features, ring(3), methods={"mine": {"gamma": 1}})
+    for option in ("directed", "progress"):
+        with pytest.raises(pcfi.ParameterError, match=f"{option} is the same for all methods: pass {option}=True to"):
+            pcfi.evaluate(features, ring(3), methods={"mine": {option: True}})
     with pytest.raises(pcfi.ParameterError, match="methods is empty"):
         pcfi.evaluate(features, ring(3), methods=())

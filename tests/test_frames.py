@@ -267,6 +267,11 @@ REFUSED = {
         "'age' holds .* as Python objects: convert it with pandas.to_numeric",
     ),
     "a string channel": ({"channels": ["city"]}, pcfi.FeatureError, "'city' holds String, not numbers: name it in cat"),
+    "no category but NaN": (
+        {"nodes": pl.DataFrame({"id": list("abcde"), "kind": [np.nan] * 5}), "categorical": ["kind"]},
+        pcfi.FeatureError,
+        "no known category",
+    ),
     "no category": (
         {"nodes": NODES.assign(city=None), "categorical": ["city"]},
         pcfi.FeatureError,

@@ -1,5 +1,6 @@
 """Cases that broke once: weak bridges, extreme numbers, offsets, noise, and what a status may claim."""
 
+import dataclasses
 import signal
 import subprocess
 import sys
@@ -69,6 +70,24 @@ def test_the_unit_of_the_weights_does_not_matter_to_the_steady_state(weight, n_c
     np.testing.assert_allclose(result.values, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("edges", [path(4), [[0, 2], [1, 1]]])
+def test_weights_whose_sum_is_no_number_are_refused(edges):
+    # broke once: values were wrong or NaN, and said to have settled
+    weights = np.full(len(edges[0]), 1.7e308)
+    with pytest.raises(pcfi.GraphError, match="node 1 add up to more than a float64 holds: rescale the weights"):
+        pcfi.prepare_graph((edges, weights))
+    with pytest.raises(pcfi.GraphError, match="node 1 add up"):
+        pcfi.prepare_graph(([[0, 0], [1, 1]], [1.7e308, 1.7e308]), directed=True)
+
+
+def test_what_left_the_finite_numbers_is_never_called_settled():
+    # broke once: Python's max passes over NaN
+    checked = pcfi.prepare_graph((path(4), np.full(3, 2.0)))
+    graph = dataclasses.replace(checked, weights=np.full(6, 1.7e308))
+    with pytest.raises(pcfi.DivergenceError, match="left the finite numbers"):
+        pcfi.impute(SMALL[:, :1], graph, alpha=0.5, beta=0)
+
+
 @pytest.mark.parametrize("depth", [14, 26])
 def test_a_tiny_weight_far_away_is_not_lost(depth):
     edges = np.concatenate([path(depth), [[0, 0], [depth, depth + 1]]], axis=1)
@@ -78,6 +97,25 @@ def test_a_tiny_weight_far_away_is_not_lost(depth):
     features[0], features[-2], features[-1] = 1, 0, -1
     result = pcfi.impute(features, (edges, weights), alpha=0.1, beta=0.1)
     np.testing.assert_allclose(result.values[:depth], 1, atol=1e-9)
+
+
+@pytest.mark.parametrize("call", [pcfi.impute, pcfi.tune, pcfi.evaluate])
+def test_an_empty_channel_beside_one_with_gaps_is_no_reason_to_fail(call):
+    # broke once: one pattern that varies has nothing to cluster with, and was divided by zero
+    angle = np.arange(60) / 60 * 2 * np.pi
+    features = np.full((60, 2), np.nan)
+    features[::2, 0] = np.sin(angle[::2])
+    ring = [np.arange(60), (np.arange(60) + 1) % 60]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pcfi.UnreachableWarning)
+        both, alone = call(features, ring), call(features[:, :1], ring)
+    if call is pcfi.impute:
+        np.testing.assert_array_equal(both.values, np.stack([alone.values[:, 0], np.zeros(60)], axis=1))
+        np.testing.assert_allclose(both.values[:, 0], np.sin(angle), atol=0.1)
+    elif call is pcfi.tune:
+        assert (both.alpha, both.error) == (alone.alpha, alone.error)
+    else:
+        assert [one.scores for one in both.methods] == [one.scores for one in alone.methods]
 
 
 @pytest.mark.parametrize("standardize", [False, True])
@@ -173,7 +211,7 @@ def test_plain_fills_survive_huge_values_or_say_why_not():
     huge = np.array([[1.7e308], [1.7e308], [0.0], [0.0], [np.nan]])
     assert pcfi.impute(huge, path(5), method="mean").values[4, 0] == pytest.approx(0.85e308)
     with pytest.raises(pcfi.DivergenceError, match="mean of the neighbours"):
-        pcfi.impute(SMALL, (path(4), np.full(3, 1.7e308)), method="neighbors")
+        pcfi.impute(huge[[0, 4]], (path(2), [4.0]), method="neighbors")
 
 
 def test_alpha_near_zero_is_a_copy_of_the_nearest_source():
@@ -207,6 +245,18 @@ def test_a_stuck_channel_is_finished_from_where_it_got_stuck():
         np.testing.assert_allclose(result.values, exact, atol=1e-10)
 
 
+@pytest.mark.parametrize(("n_channels", "most"), [(1, 321), (12, 605)])
+def test_a_stuck_channel_takes_no_more_steps_than_allowed(n_channels, most):
+    # broke once: sweeps were granted all steps again
+    features = np.full((300, n_channels), np.nan)
+    features[[0, 299]] = np.random.default_rng(0).normal(size=(2, n_channels))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pcfi.NotSettledWarning)
+        solver = pcfi.UntilSettled(1e-16, max_steps=most)
+        result = pcfi.impute(features, path(300), alpha=1.0, beta=0, solver=solver)
+    assert result.steps <= most
+
+
 def test_complete_features_have_full_confidence():
     result = pcfi.impute(np.ones((4, 2)), path(4), alpha=0.5, beta=0.1)
     np.testing.assert_array_equal(result.confidence, 1)
@@ -238,6 +288,7 @@ BAD = [
     (lambda: pcfi.impute(SMALL, path(4), known=[[True], [True, False]], alpha=0.5, beta=0.1), "different lengths"),
     (lambda: pcfi.impute(SMALL, [[0, np.inf], [1, 2]], alpha=0.5, beta=0.1), "names node inf"),
     (lambda: pcfi.impute(SMALL, [[0, 1e300], [1, 2]], alpha=0.5, beta=0.1), r"names node 1e\+300"),
+    (lambda: pcfi.tune(SMALL, path(4), objective=None, alpha=0.5, beta=0.1), "objective must be one of 'values', 'rep"),
     (lambda: pcfi.prepare_graph(path(4), "4"), "n_nodes must be"),
     (lambda: pcfi.prepare_graph(path(4), 3), "edge 2 names node 3, but n_nodes is 3"),
     (lambda: pcfi.impute(SMALL, path(4), standardize="no", alpha=0.5, beta=0.1), "True or False, or None"),

@@ -32,13 +32,14 @@ settled = st.fixed_dictionaries({"face": faces, "alpha": st.sampled_from([0.05, 
 TIGHT = {"beta": 0.0, "solver": pcfi.UntilSettled(1e-11, max_steps=20_000)}
 
 
-def law(*strategies):
-    return lambda test: settings(max_examples=200)(given(*strategies)(test))
+def law(*strategies, examples=200):
+    return lambda test: settings(max_examples=examples)(given(*strategies)(test))
 
 
 def run(problem: RandomProblem, features=None, graph=None, face="numpy", **chosen):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pcfi.UnreachableWarning)
+        warnings.simplefilter("ignore", pcfi.TuningWarning)
         return FACES[face](
             problem.masked if features is None else features,
             problem.graph if graph is None else graph,
@@ -70,6 +71,19 @@ def test_input_is_untouched_and_no_nan_is_left(problem, chosen):
     assert weights is None or (weights == problem.weights).all()
     assert np.isfinite(result.values).all()
     assert not np.shares_memory(result.values, features)
+
+
+computing = st.sampled_from(["numpy", "device_tensor"])
+
+
+@law(problems(max_channels=4), st.sampled_from(["values", "representation"]), computing, examples=100)
+def test_what_is_left_to_the_library_keeps_these_laws(problem, objective, face):
+    features = problem.masked
+    before = features.tobytes()
+    result = run(problem, features, face=face, objective=objective, alpha="auto", beta="auto")
+    assert features.tobytes() == before
+    assert result.values[problem.known].tobytes() == features[problem.known].tobytes()
+    assert np.isfinite(result.values).all()
 
 
 @law(problems(), options)

@@ -5,6 +5,7 @@ import json
 import shutil
 
 import numpy as np
+import platformdirs
 import pytest
 
 import pcfi
@@ -14,6 +15,7 @@ from pcfi.report.charts import charts
 from pcfi.report.errors import evaluation_facts, judged
 from pcfi.report.facts import Facts
 from pcfi.report.gathering import Circumstances, Filling, gather
+from pcfi.report.library import chart_library
 from pcfi.report.page import paint
 from pcfi.report.sentences import summary
 
@@ -96,6 +98,17 @@ def test_the_page_is_one_small_file_without_foreign_html(facts):
 
 
 @pytest.mark.filterwarnings("ignore::pcfi.UnreachableWarning")
+def test_a_cache_that_cannot_be_written_costs_time_and_nothing_else(tmp_path, monkeypatch):
+    monkeypatch.setattr(platformdirs, "user_cache_path", lambda _name: tmp_path)
+    script = chart_library()
+    (kept,) = tmp_path.iterdir()
+    assert kept.read_text(encoding="utf-8") == script
+    kept.unlink()
+    kept.mkdir()
+    assert chart_library() == script
+    assert list(tmp_path.iterdir()) == [kept]
+
+
 def test_summary_says_what_happened(facts):
     said = " ".join(summary(facts))
     assert f"{facts.n_missing:,} of 120 cells" in said

@@ -13,6 +13,7 @@ import numpy as np
 import psutil
 import pytest
 
+from pcfi import memory
 from pcfi.errors import ParameterError
 from pcfi.experiments.runner import Resources, WorkerError, run_all
 from pcfi.experiments.runs import Run
@@ -107,6 +108,14 @@ def test_a_worker_that_cannot_start_is_an_error_and_not_a_failed_run(monkeypatch
 def test_resources_are_checked(wrong):
     with pytest.raises(ParameterError):
         Resources(**wrong)
+
+
+def test_processes_share_what_the_container_leaves(monkeypatch):
+    monkeypatch.setattr(memory, "_of_container", lambda: 100 * 2**20)
+    assert Resources(jobs=2).limit_mb == pytest.approx(45)
+    monkeypatch.setattr(memory, "_of_container", lambda: None)
+    monkeypatch.setattr(memory, "_of_system", lambda: None)
+    assert Resources(jobs=2).limit_mb == float("inf")
 
 
 RUNNER = """

@@ -1,14 +1,22 @@
 """AnnData: a matrix of cells x genes and a graph of cells -> a filled layer and a confidence layer."""
 
-import os
 import warnings
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pcfi.errors import FeatureError, GraphError, ParameterError, PcfiWarning, UnsupportedTypeError, counted
+from pcfi.errors import (
+    FeatureError,
+    GraphError,
+    ParameterError,
+    PcfiWarning,
+    TooLargeError,
+    UnsupportedTypeError,
+    counted,
+)
 from pcfi.imputation import impute as impute_features
+from pcfi.memory import available, size_in_words
 from pcfi.optional import load
 from pcfi.result import Imputation
 
@@ -150,21 +158,13 @@ def _check_memory(adata: Any, matrix: Any, chosen: Array | None) -> None:
     n_genes = adata.n_vars if chosen is None else len(chosen)
     wide = 4 if matrix.dtype == np.float32 else 8
     needed = adata.n_obs * n_genes * (3 * wide + 2)
-    free = _free_memory()
-    if needed > free:
-        raise FeatureError(
-            f"{counted(n_genes, 'gene')} of {counted(adata.n_obs, 'cell')} would take about {needed / 1e9:.1f} GB, but "
-            f"{free / 1e9:.1f} GB of memory are free: choose fewer with genes=, such as "
+    there = available()
+    if there is not None and needed > there:
+        raise TooLargeError(
+            f"{counted(n_genes, 'gene')} of {counted(adata.n_obs, 'cell')} would take about {size_in_words(needed)}, "
+            f"but only {size_in_words(there)} of memory is available: choose fewer with genes=, such as "
             "adata.var_names[adata.var['highly_variable']]"
         )
-
-
-def _free_memory() -> float:
-    """In bytes; unlimited where the system does not tell."""
-    try:
-        return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    except (AttributeError, ValueError, OSError):
-        return float("inf")
 
 
 def _dense(matrix: Any) -> Array:

@@ -179,13 +179,25 @@ def _build(source: Array, target: Array, weights: Array | None, n_nodes: int, di
     if not directed:
         flow = _as_csr(flow.maximum(flow.T))
     uniform = bool(np.all(flow.data == 1.0))
-    return Graph(
+    built = Graph(
         n_nodes=n_nodes,
         indptr=flow.indptr.astype(np.int64),
         indices=flow.indices.astype(np.int32, copy=False),
         weights=None if uniform else flow.data,
         directed=directed,
     )
+    _refuse_overflow(built)
+    return built
+
+
+def _refuse_overflow(graph: Graph) -> None:
+    """Refuse weights that are finite one by one but whose sums are not."""
+    beyond = np.flatnonzero(~np.isfinite(graph.degree))
+    if len(beyond):
+        raise GraphError(
+            f"the weights of the edges of node {beyond[0]} add up to more than a float64 holds: rescale the weights, "
+            "for example by their largest"
+        )
 
 
 def _as_csr(matrix: Any) -> Any:

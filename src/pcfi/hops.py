@@ -102,8 +102,8 @@ def _search_all(problem: Problem, dtype: npt.DTypeLike, advance: Any) -> Hops | 
     def search_group(first: int) -> Any:
         def task(stop: Any) -> int:
             level = -1
-            block = aligned_block(graph.n_nodes, np.uint8)
             if dtype is np.uint8:
+                block = aligned_block(graph.n_nodes, np.uint8)
                 mark_sources(sources, first, block)
                 if relax(graph.indptr, graph.indices, block, stop):
                     level = read_hops(block, first, codes, unreached)

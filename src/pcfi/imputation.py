@@ -1,4 +1,4 @@
-"""`impute`: features with missing cells and a graph -> an `Imputation`, the stages in order."""
+"""`impute`: features with missing cells and a graph -> an `Imputation`, its status and its warnings."""
 
 import warnings
 from typing import Any
@@ -226,11 +226,9 @@ def _of_scales(problem: Problem, settings: Settings, filled: Filled) -> list[Pcf
     size = np.fmax(np.abs(channels.high), np.abs(channels.low)).astype(np.float64)
     size[channels.n_known < ENOUGH] = 0
     varied = size[size > 0]
-    if not shared or len(varied) < 2 or varied.max() < DIFFERENT * varied.min():
+    if not shared or problem.n_missing == 0 or len(varied) < 2 or varied.max() < DIFFERENT * varied.min():
         return []
-    if not isinstance(filled.values, np.ndarray) or problem.n_missing == 0:
-        return []
-    least, most = np.fmin.reduce(filled.values, axis=0), np.fmax.reduce(filled.values, axis=0)  # past NaN
+    least, most = engine_of(problem).channel_ranges(filled.values)
     beyond = np.fmax(most - channels.high, channels.low - least)
     times = np.divide(beyond, size, out=np.zeros_like(size), where=size > 0)
     worst = int(np.argmax(times))

@@ -84,7 +84,7 @@ class Table:
     def leading(self) -> Array:
         """First channel of every column: its cells are those that the table has."""
         widths = np.array([column.width for column in self.columns])
-        return np.asarray((np.cumsum(widths) - widths)[widths > 0])
+        return np.asarray(np.cumsum(widths) - widths)
 
     def named(self, channel: int) -> str:
         """The column that a channel belongs to, in words."""
@@ -293,7 +293,7 @@ def _category(series: Any) -> Column:
     nw = narwhals()
     missing = _missing(series)
     labels = series if series.dtype == nw.String else series.cast(nw.String)
-    categories = labels.drop_nulls().unique().sort()
+    categories = labels.filter((~missing).tolist()).unique().sort()
     if len(categories) == 0:
         raise FeatureError(f"the column {series.name!r} has no known category: leave it out of categorical=")
     if len(categories) > MOST_CATEGORIES:

@@ -99,6 +99,12 @@ def names(texts: Sequence[str] | None) -> list[str]:
 
 _CALLS = re.compile(r"pcfi\.frames\.impute\(nodes, edges, (\w+)=([^)]*)\)")
 _OPTIONS = {"channels": "columns"}
+# keywords as the library writes them, not as they may stand in the user's paths and names: source=web, 'id='
+_KEYWORDS = re.compile(
+    r"""(?P<quoted>(?<!\w)(?:'[^']*'|"[^"]*"))"""
+    r"""|(?<![^\s(])(?P<bare>id|channels|columns|categorical|source|target|work)=(?=[.,;:)]*(?:\s|$))"""
+    r"""|(?<![^\s(])(?P<valued>unreachable|alpha|beta|objective|id)=(?='|[\d.e+-]+(?:[\s,;:)]|$))"""
+)
 _PHRASES = {
     "unknown_ids='drop'": "--unknown-ids drop",
     "pass ids= (the ids of the nodes in the order of their rows) if nodes are named": "name the column of ids, --id",
@@ -124,12 +130,15 @@ def in_options(text: str) -> str:
     text = _CALLS.sub(option, text)
     for words, said in _PHRASES.items():
         text = text.replace(words, said)
-    text = re.sub(r"\b(unreachable|beta|objective)=", r"--\1 ", text.replace("standardize=True", "--standardize"))
-    return re.sub(
-        r"\b(id|channels|columns|categorical|source|target|work)=",
-        lambda found: f"--{_OPTIONS.get(found[1], found[1])}",
-        text,
-    )
+    return _KEYWORDS.sub(_as_option, text.replace("standardize=True", "--standardize"))
+
+
+def _as_option(found: re.Match[str]) -> str:
+    if found["quoted"]:
+        return found[0]
+    if found["valued"]:
+        return f"--{found['valued']} "
+    return f"--{_OPTIONS.get(found['bare'], found['bare'])}"
 
 
 @contextmanager

@@ -33,7 +33,7 @@ def evaluate(
     folds: Annotated[
         int,
         typer.Option(
-            help="How often a part of the known cells is hidden; more if few are known.",
+            help="How many times a fifth of the known cells is hidden, from 2 on; if few are known, all are in turn.",
             metavar="NUMBER",
             rich_help_panel=o.FILLING,
         ),

@@ -92,21 +92,16 @@ def _refuse_others(paths: tuple[str, str]) -> None:
 def _choose_columns(
     told: Session, store: Any, wanted: node_files.Wanted, path: str, most: int
 ) -> tuple[str | None, list[str]]:
-    import pyarrow.compute as pc
-
     n_nodes = store.shape[0]
     if not n_nodes:
         raise FileError(f"{path} has no rows: one row per node is needed")
 
-    def differ(column: Any) -> bool:
-        return bool(column.null_count == 0 and pc.count_distinct(column).as_py() == len(column))
-
     def is_unique(name: str) -> bool:
         _, first = next(store.batches(0, n_nodes, 1 << 16, [name]))
-        if not differ(first.column(name)):
+        if not node_files.differ(first.column(name)):
             return False
         try:
-            return differ(store.column(name, most))
+            return node_files.differ(store.column(name, most))
         except TooLargeError as error:
             raise TooLargeError(f"{error}; if it holds no ids, name the column that does, --id") from None
 

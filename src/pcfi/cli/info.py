@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -16,6 +16,10 @@ from pcfi.files.nodes import Wanted
 from pcfi.files.sizes import size_of
 from pcfi.report.facts import GraphFacts, HopFacts
 
+if TYPE_CHECKING:
+    from pcfi.problem import Problem
+    from pcfi.tables import Column
+
 MOST_ROWS = 30  # channels shown one by one
 MOST_HOPS = 10
 MARKS = (-999.0, -9999.0, -99999.0, 9999.0, 99999.0)  # that often stand for missing cells
@@ -23,13 +27,18 @@ MARKS = (-999.0, -9999.0, -99999.0, 9999.0, 99999.0)  # that often stand for mis
 
 @dataclass(frozen=True)
 class Channel:
-    """What a channel holds."""
+    """What a channel holds, or a column of categories, which has no least and no most value."""
 
     name: str
     n_known: int
     n_missing: int
-    low: float
-    high: float
+    low: float | None
+    high: float | None
+
+    @property
+    def spread(self) -> float | None:
+        """Range of the known values, if there is one."""
+        return None if self.low is None or self.high is None else self.high - self.low
 
 
 @dataclass(frozen=True)
@@ -94,10 +103,9 @@ def look(loaded: Loaded) -> Info:
     facts = graph_facts(loaded.graph)
     needed = needs(problem, Settings())
     known = problem.channels
-    labels = [name for column in loaded.table.columns for name in [column.name] * column.width]
     channels = tuple(
-        Channel(name, int(n), len(problem.values) - int(n), float(low), float(high))
-        for name, n, low, high in zip(labels, known.n_known, known.low, known.high, strict=True)
+        _channel(problem, column, int(place))
+        for column, place in zip(loaded.table.columns, problem.leading, strict=True)
     )
     job = job_of(
         problem.values.shape,
@@ -113,18 +121,25 @@ def look(loaded: Loaded) -> Info:
         n_missing=problem.n_missing,
         n_patterns=len(known.representatives),
         channels=channels,
-        hops=hop_facts(count_hops(problem), None),
+        hops=hop_facts(count_hops(problem), None, problem.leading),
         memory={"filling": needed.total, "tables": int(loaded.nodes.table.nbytes), "available": job.available},
         job=job,
-        remarks=(*_remarks(facts, channels), *_markers(problem.values, channels), *job.remarks()),
+        remarks=(*_remarks(facts, channels), *_markers(problem, channels), *job.remarks()),
     )
+
+
+def _channel(problem: "Problem", column: "Column", place: int) -> Channel:
+    known = problem.channels
+    n_known = int(known.n_known[place])
+    low, high = (None, None) if column.codes is not None else (float(known.low[place]), float(known.high[place]))
+    return Channel(column.name, n_known, len(problem.values) - n_known, low, high)
 
 
 def _remarks(graph: GraphFacts, channels: tuple[Channel, ...]) -> list[str]:
     """What the user should know before filling anything."""
     empty = [channel.name for channel in channels if channel.n_known == 0]
-    constant = [one.name for one in channels if one.n_known and one.n_missing and one.low == one.high]
-    spread = [channel.high - channel.low for channel in channels if channel.high > channel.low]
+    constant = [one.name for one in channels if one.n_known and one.n_missing and one.spread == 0]
+    spread = [channel.spread for channel in channels if channel.spread]
     found = []
     if graph.n_isolated:
         found.append(f"{counted(graph.n_isolated, 'node')} without any edge: nothing can flow into them.")
@@ -142,12 +157,12 @@ def _remarks(graph: GraphFacts, channels: tuple[Channel, ...]) -> list[str]:
     return found
 
 
-def _markers(values: Any, channels: tuple[Channel, ...]) -> list[str]:
+def _markers(problem: "Problem", channels: tuple[Channel, ...]) -> list[str]:
     """Extremes that stand repeatedly and look like marks of missing cells."""
     found: dict[float, list[str]] = {}
-    for place, channel in enumerate(channels):
-        for value in {channel.low, channel.high}.intersection(MARKS):
-            if (values[:, place] == value).sum() > 1:
+    for place, channel in zip(problem.leading, channels, strict=True):
+        for value in set(MARKS).intersection({channel.low, channel.high}):
+            if (problem.values[:, place] == value).sum() > 1:
                 found.setdefault(value, []).append(channel.name)
     return [
         f"{value:g} stands repeatedly in {counted(len(names), 'channel')}, first {names[0]!r}: if it means missing, "
@@ -209,7 +224,8 @@ def _show_channels(told: Session, found: Info) -> None:
     ordered = sorted(found.channels, key=lambda channel: -channel.n_missing)
     for one in ordered[:MOST_ROWS]:
         rate = one.n_missing / max(1, one.n_known + one.n_missing)
-        table.add_row(Text(one.name), f"{one.n_known:,}", f"{rate:.1%}", f"{one.low:.4g}", f"{one.high:.4g}")
+        ends = ("" if end is None else f"{end:.4g}" for end in (one.low, one.high))
+        table.add_row(Text(one.name), f"{one.n_known:,}", f"{rate:.1%}", *ends)
     told.show(table)
     if len(ordered) > MOST_ROWS:
         told.show(f"and {counted(len(ordered) - MOST_ROWS, 'further channel')}; --json lists all")

@@ -33,8 +33,7 @@ def finish(job: Job, chosen: Array, outcome: Outcome) -> Outcome:
     """Let sweeps go on where conjugate gradients got stuck, if they did."""
     if not outcome.stuck(job.solver):
         return outcome
-    finished = relative.diffuse(job, chosen, finish=True)
-    return Outcome(outcome.steps + finished.steps, finished.residual)
+    return relative.finish(job, chosen, outcome.steps)
 
 
 def fill(job: Job, factors: Factors) -> None:

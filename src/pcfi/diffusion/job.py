@@ -1,7 +1,7 @@
 """What a diffusion is given and what it reports: `Weighting`, `Job`, `Outcome`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -125,6 +125,12 @@ class Job:
     def judged_self_weight(self) -> float:
         """Weight of a self-loop in the step that the residual speaks of; a steady state is judged without."""
         return 0.0 if self.settles else self.self_weight
+
+    def after(self, taken: int) -> "Job":
+        """What is left of the job when `taken` of its steps are done; at least one is."""
+        if not isinstance(self.solver, UntilSettled):
+            return self
+        return replace(self, solver=replace(self.solver, max_steps=max(1, self.solver.max_steps - taken)))
 
     def spread(self, chosen: Array) -> Array:
         """Range of the known values of the chosen channels, together with 0 unless they are centred, in float64."""

@@ -15,11 +15,18 @@ from pcfi.solvers import FixedSteps, UntilSettled
 Array = npt.NDArray[Any]
 
 
-def diffuse(job: Job, chosen: Array, *, finish: bool = False) -> Outcome:
-    """Fill the chosen channels of `job.out`, pattern by pattern, in float64.
+def diffuse(job: Job, chosen: Array) -> Outcome:
+    """Fill the chosen channels of `job.out`, pattern by pattern, in float64."""
+    return _fill(job, chosen, finish=False)
 
-    With `finish`, `job.out` holds what another route got stuck at, and the sweeps go on from there.
-    """
+
+def finish(job: Job, chosen: Array, taken: int) -> Outcome:
+    """Sweep on from `job.out`, which holds what another route got stuck at after `taken` steps, with those left."""
+    finished = _fill(job.after(taken), chosen, finish=True)
+    return Outcome(taken + finished.steps, finished.residual)
+
+
+def _fill(job: Job, chosen: Array, *, finish: bool) -> Outcome:
     patterns = job.hops.patterns[chosen]
 
     def solve_pattern(pattern: int) -> Callable[[Any], Outcome]:

@@ -31,8 +31,8 @@ def diffuse(job: Job, chosen: Array) -> Outcome:
     links, scale = links_of(job), scale_of(job)
     lanes = lanes_of(job.dtype)
 
-    def solve_block(part: Array) -> Task[tuple[Outcome, Array]]:
-        def task(workers: Workers, blocks: list[Array]) -> tuple[Outcome, Array]:
+    def solve_block(part: Array) -> Task[tuple[Outcome, Array, int]]:
+        def task(workers: Workers, blocks: list[Array]) -> tuple[Outcome, Array, int]:
             filled = _fill_channels(job, links, scale, part, workers, blocks)
             job.advance(len(part))
             return filled
@@ -41,18 +41,18 @@ def diffuse(job: Job, chosen: Array) -> Outcome:
 
     parts = [chosen[start : start + lanes] for start in range(0, len(chosen), lanes)]
     inline = is_small(job, len(chosen))
-    outcomes, stuck = zip(*run_blocks(job, links, [solve_block(part) for part in parts], inline=inline), strict=True)
-    outcome, unsettled = Outcome.worst(outcomes), np.concatenate(stuck)
+    solved = run_blocks(job, links, [solve_block(part) for part in parts], inline=inline)
+    outcomes, stuck, taken = zip(*solved, strict=True)
+    unsettled = np.sort(np.concatenate(stuck))
     if not len(unsettled):
-        return outcome
-    finished = relative.diffuse(job, np.sort(unsettled), finish=True)
-    return Outcome(outcome.steps + finished.steps, max(outcome.residual, finished.residual))
+        return Outcome.worst(outcomes)
+    return Outcome.worst([*outcomes, relative.finish(job, unsettled, max(taken))])
 
 
 def _fill_channels(
     job: Job, links: AnyLinks, scale: Scale, chosen: Array, workers: Workers, blocks: list[Array]
-) -> tuple[Outcome, Array]:
-    """One block; returns its outcome and the channels that conjugate gradients could not settle."""
+) -> tuple[Outcome, Array, int]:
+    """One block; returns its outcome, the channels that conjugate gradients could not settle, and their steps."""
     columns = columns_of(job, chosen)
 
     def fill(cells: Cells, rows: Array, first: int, last: int) -> int:
@@ -73,7 +73,7 @@ def _fill_channels(
     workers.rows(len(job.out), close)
     relative_moves, steps = solved.moves[: len(chosen)] / unit, solved.steps[: len(chosen)]
     if isinstance(job.solver, FixedSteps):
-        return Outcome(job.solver.steps, float(relative_moves.max())), chosen[:0]
+        return Outcome(job.solver.steps, float(relative_moves.max())), chosen[:0], 0
     stuck = ~(relative_moves <= rtol) & (steps < job.solver.max_steps)
     worst = float(np.max(relative_moves[~stuck], initial=0.0))
-    return Outcome(int(steps.max()), worst), chosen[stuck]
+    return Outcome(int(steps.max()), worst), chosen[stuck], int(np.max(steps[stuck], initial=0))

@@ -1,7 +1,8 @@
 """Who does the arithmetic of the stages: compiled kernels on the CPU, torch on any other device.
 
-Both fill a new array in place and know nothing of policies, statuses or warnings: these are `imputation`'s. Facts about
-channels are in numpy for both; what has the size of the features lives where the features do.
+Both fill a new array in place and know nothing of policies, statuses or warnings: the policies are `filling`'s, the
+rest is `imputation`'s. Facts about channels are in numpy for both; what has the size of the features lives
+where the features do.
 """
 
 from typing import Any, Protocol
@@ -19,7 +20,7 @@ Array = npt.NDArray[Any]
 
 
 class Engine(Protocol):
-    """The stages, as `imputation` calls them. `out` is what `start` returned, to be filled further."""
+    """The stages, as `filling` calls them. `out` is what `start` returned, to be filled further."""
 
     def start(self, problem: Problem, fill: Array) -> Array:
         """A new array with the known values, and in the missing cells of each channel the number `fill` has for it."""
@@ -57,6 +58,9 @@ class Engine(Protocol):
 
     def channel_means(self, out: Array) -> Array:
         """Mean of each channel over all nodes, NaN left out, as a float64 array."""
+
+    def channel_ranges(self, out: Array) -> tuple[Array, Array]:
+        """The least and the greatest value of each channel, NaN left out, as float64 arrays."""
 
 
 def engine_of(problem: Problem) -> Engine:

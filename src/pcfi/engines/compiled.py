@@ -98,3 +98,8 @@ class CompiledEngine:
     def channel_means(self, out: Array) -> Array:
         """In float64."""
         return np.asarray(np.nanmean(out, axis=0, dtype=np.float64))
+
+    def channel_ranges(self, out: Array) -> tuple[Array, Array]:
+        """Past NaN."""
+        least, most = np.fmin.reduce(out, axis=0), np.fmax.reduce(out, axis=0)
+        return least.astype(np.float64), most.astype(np.float64)

@@ -54,13 +54,14 @@ def evaluate(
     ----------
     features : array of shape (n_nodes, n_channels)
         As in `impute`.
-    graph : scipy sparse adjacency, (2, E) edge index, (edge_index, weights), or Graph
+    graph : sparse adjacency, (2, E) edge index, (edge_index, weights), edge table, networkx graph, PyG Data, or Graph
         As in `impute`.
     methods : sequence of str, or mapping, default=("zero", "mean", "neighbors", "fp", "pcfi")
         The methods to compare, as in `impute`; or, by any name, the options of a call, say
-        {"paper": {"alpha": 0.9, "beta": 0.1}, "tuned": {}}.
+        {"paper": {"alpha": 0.9, "beta": 0.1}, "tuned": {}}; `directed` and `progress` are the same for all.
     folds : int, default=3
-        At most so many times a part of the known cells is hidden; more if few nodes are known.
+        How many times a fifth of the known cells is hidden (250,000 cells where that is less), at least 2 and at most
+        until all were. Where at most 40 nodes or cells can be hidden, all are, in 5 folds.
     unit : {"deviation", "data"}, default="deviation"
         What errors are measured in: standard deviations of each channel's known values, so that channels of different
         scales count alike, or the numbers of the data.
@@ -177,6 +178,10 @@ def _settings(options: Mapping[str, Any], directed: bool, random_state: Any) -> 
         "progress": False,
         "random_state": random_state if isinstance(random_state, int | np.integer) else None,
     }
+    shared = set(options) & {"directed", "progress"}
+    if shared:
+        name = min(shared)
+        raise ParameterError(f"{name} is the same for all methods: pass {name}={options[name]!r} to evaluate itself")
     unknown = set(options) - set(Settings.__dataclass_fields__)
     if unknown:
         raise ParameterError(f"{', '.join(sorted(unknown))} is no option of impute that evaluate knows")

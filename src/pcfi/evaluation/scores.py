@@ -10,8 +10,6 @@ from pcfi.tuning.metrics import cosines
 Array = npt.NDArray[Any]
 
 TOP = 10  # the k of recall@k and nDCG@k
-SCORES = ("rmse", "mae", "r2", "cosine")
-BINARY_SCORES = ("recall@10", "ndcg@10", "auc")
 
 
 def score(truth: Array, filled: Array, base: Array, nodes: Array) -> dict[str, float]:

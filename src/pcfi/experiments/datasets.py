@@ -1,6 +1,5 @@
 """The paper's data sets by name: features, labels and edges of the largest connected component."""
 
-import tempfile
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from pcfi.experiments.arxiv import read_arxiv
 from pcfi.experiments.catalog import DATASETS, SYNTHETIC
 from pcfi.experiments.dataset import INSTALL, Dataset, connected, fetch, folder
 from pcfi.experiments.synthetic import homophily_graph
+from pcfi.files.writing import atomic_file
 
 
 @lru_cache(maxsize=2)
@@ -60,9 +60,8 @@ def _keep(dataset: Dataset, path: Path) -> None:
         **{f"split_{part}": nodes for part, nodes in (dataset.split or {}).items()},
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as scratch:
-        np.savez(scratch, **arrays)
-    Path(scratch.name).replace(path)
+    with atomic_file(str(path), force=True) as file:
+        np.savez(file, **arrays)
 
 
 def _restore(name: str, path: Path) -> Dataset:

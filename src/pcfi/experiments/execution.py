@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from pcfi.errors import PcfiError
 from pcfi.experiments.catalog import DATASETS, MASKS, SYSTEMS, validate
+from pcfi.experiments.dataset import INSTALL
 from pcfi.experiments.runs import Outcome, Run
 
 __all__ = ["DATASETS", "MASKS", "SYSTEMS", "execute", "validate"]
@@ -34,7 +35,7 @@ def execute(run: Run) -> Outcome:
         from pcfi.experiments.setting import make_setting
         from pcfi.experiments.systems import system
     except ImportError as error:
-        raise PcfiError('the laboratory needs more packages: pip install "pcfi[experiments]"') from error
+        raise PcfiError(INSTALL) from error
     setting = make_setting(run)
     answer = system(run.system).solve(setting)
     metrics = dict(answer.metrics)

@@ -19,6 +19,7 @@ from pcfi.experiments.tables import (
     hops_tables,
     wide_tables,
 )
+from pcfi.files.writing import atomic_file
 
 _HOPS = {"hops-accuracy": "accuracy", "hops-cosine": "cosine"}
 
@@ -99,7 +100,6 @@ def _facts(store: Store) -> dict[str, str]:
 
 
 def _put(path: Path, data: bytes) -> Path:
-    part = path.with_name(f".{path.name}.part")
-    part.write_bytes(data)
-    part.replace(path)
+    with atomic_file(str(path), force=True) as file:
+        file.write(data)
     return path

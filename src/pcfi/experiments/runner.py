@@ -17,6 +17,7 @@ from pcfi.errors import ParameterError, PcfiError
 from pcfi.experiments.runs import Run
 from pcfi.experiments.store import Record, Status, Store
 from pcfi.experiments.workers import READY, Execute, Report, WarmUp, serve
+from pcfi.memory import available
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 _PACKAGES = ("pcfi", "numpy", "scipy", "numba", "torch", "torch-geometric", "scikit-learn")
@@ -39,7 +40,8 @@ class Resources:
     threads : int, default=1
         Threads of each.
     memory_mb : float or None, default=None
-        Memory of each in MB; a run that holds more is ended. By default 90 % of what is free now, shared evenly.
+        Memory of each in MB; a run that holds more is ended. By default 90 % of what is available now,
+        shared evenly.
     """
 
     jobs: int = 1
@@ -63,9 +65,8 @@ class Resources:
         """Memory that one process may hold."""
         if self.memory_mb is not None:
             return self.memory_mb
-        import psutil
-
-        return float(0.9 * psutil.virtual_memory().available / 2**20 / self.jobs)
+        there = available()
+        return float("inf") if there is None else 0.9 * there / 2**20 / self.jobs
 
 
 def remaining(runs: Iterable[Run], store: Store, *, retry: bool = False) -> list[Run]:

@@ -55,13 +55,11 @@ def split_nodes(dataset: Dataset, rng: np.random.Generator) -> NodeSplit:
     return NodeSplit(np.sort(train), np.setdiff1d(development, train), np.sort(test))
 
 
-def split_edges(
-    dataset: Dataset, rng: np.random.Generator, *, validation: float = 0.05, test: float = 0.1
-) -> EdgeSplit:
+def split_edges(dataset: Dataset, rng: np.random.Generator) -> EdgeSplit:
     """5 % of the edges for validation, 10 % for testing, and the rest for training."""
     edges = dataset.edges[:, dataset.edges[0] < dataset.edges[1]]
     edges = edges[:, rng.permutation(edges.shape[1])]
-    n_validation, n_test = int(validation * edges.shape[1]), int(test * edges.shape[1])
+    n_validation, n_test = int(0.05 * edges.shape[1]), int(0.1 * edges.shape[1])
     taken = np.sort(pair_numbers(edges, dataset.n_nodes))
     negative = sample_negative(taken, n_validation + n_test, dataset.n_nodes, rng)
     parts = np.split(edges, [n_validation, n_validation + n_test], axis=1)

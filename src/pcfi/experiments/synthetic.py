@@ -15,17 +15,17 @@ TRIES = 20  # draws of an end that is not a neighbour yet
 RADIUS = 1.0
 
 
-def homophily_graph(homophily: float, scale: float, *, name: str = "", seed: int = 0) -> Dataset:
+def homophily_graph(homophily: float, scale: float, *, name: str = "") -> Dataset:
     """A graph of 5,000 nodes in 10 classes of the same size, with 5 channels.
 
     Edges: nodes arrive one after another in random order, and each links to 10 earlier ones: with probability
     `homophily` of its own class, else of another class drawn at random, and within the class in proportion to their
     degree, so that degrees follow a power law. Features of class c: a Gaussian around plus or minus `RADIUS` along one
     axis (ten mutually equidistant means do not exist in five dimensions), with covariance `scale` x (1 on the
-    diagonal, 0.1 elsewhere). Graph and classes depend on `homophily` and `seed` alone, and the features' noise is the
+    diagonal, 0.1 elsewhere). Graph and classes depend on `homophily` alone, and the features' noise is the
     same for all scales but for its size.
     """
-    rng = np.random.default_rng([seed, round(homophily * 1000)])
+    rng = np.random.default_rng([0, round(homophily * 1000)])
     labels = rng.permutation(np.arange(NODES) % CLASSES)
     edges = _attach(labels, homophily, rng)
     noise = rng.standard_normal((NODES, CHANNELS)) @ np.linalg.cholesky(_covariance()).T
@@ -37,11 +37,6 @@ def dirichlet_energy(features: Array, edges: Array) -> float:
     """Mean over edges and channels of the squared difference of the features, each channel divided by its deviation."""
     standard = features / features.std(axis=0)
     return float(np.mean((standard[edges[0]] - standard[edges[1]]) ** 2))
-
-
-def class_homophily(labels: Array, edges: Array) -> float:
-    """Share of the edges whose ends are of the same class."""
-    return float(np.mean(labels[edges[0]] == labels[edges[1]]))
 
 
 def _means() -> Array:

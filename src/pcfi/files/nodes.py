@@ -103,7 +103,7 @@ def read_nodes(path: str, wanted: Wanted) -> Nodes:
         table = _read(source, wanted)
     if table.num_rows == 0:
         raise FileError(f"{source.words} has no rows: one row per node is needed")
-    id_column, channels = choose_columns(table, wanted, source, lambda name: _differ(table[name]))
+    id_column, channels = choose_columns(table, wanted, source, lambda name: differ(table[name]))
     if id_column is not None and table[id_column].null_count:
         lacking = _lacking(table[id_column], id_column)
         raise FileError(f"{source.words}: the column {lacking}, but every node needs an id of its own")
@@ -138,13 +138,13 @@ def _read_text(source: Source, wanted: Wanted) -> Any:
     kept, likely = _untouched(names, wanted), _likely_ids(names, wanted)
     kept |= codes(source).difference(wanted.columns)
     table = read_text(source, as_text={*kept, *likely}, missing=wanted.missing)
-    found = next((name for name in likely if _differ(table[name])), None)
+    found = next((name for name in likely if differ(table[name])), None)
     if kept.issuperset(set(likely) - {found}):
         return table
     return read_text(source, as_text={*kept, *([found] if found else [])}, missing=wanted.missing)
 
 
-def _differ(column: Any) -> bool:
+def differ(column: Any) -> bool:
     """Whether no value is missing or stands twice."""
     import pyarrow.compute as pc
 

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from secrets import token_hex
 from tempfile import NamedTemporaryFile
 from typing import Any
 
@@ -69,7 +70,7 @@ def _hidden(place: Path) -> Any:
 def _publish(file: Any, place: Path, *, force: bool) -> None:
     name = getattr(file, "name", None)
     if not isinstance(name, str):
-        name = str(place) if not force else str(place.with_name(f".{place.name}.{os.getpid()}.tmp"))
+        name = str(place) if not force else str(place.with_name(f".{place.name}.{token_hex(8)}.tmp"))
         folder = os.open("/proc/self/fd", os.O_RDONLY)
         try:  # the folder is not used, the path is absolute; but only so does Python follow the link to the file
             os.link(f"/proc/self/fd/{file.fileno()}", name, src_dir_fd=folder, follow_symlinks=True)

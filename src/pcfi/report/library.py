@@ -1,10 +1,11 @@
 """The chart library (Vega-Lite), as one script to be put into a page; it comes with the package vl-convert-python."""
 
-import os
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
+from pcfi.errors import FileError
+from pcfi.files.writing import write_text
 from pcfi.optional import load
 
 
@@ -16,13 +17,7 @@ def chart_library() -> str:
         return place.read_text(encoding="utf-8")
     bundle = load("vl_convert", "a report", "cli").javascript_bundle("window.vegaEmbed = vegaEmbed;")
     script = str(bundle).replace("</script", "<\\/script").replace("<!--", "<\\!--")
-    with suppress(OSError):
-        _keep(script, place)
+    with suppress(OSError, FileError):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_text(script, str(place), force=True)
     return script
-
-
-def _keep(script: str, place: Path) -> None:
-    place.parent.mkdir(parents=True, exist_ok=True)
-    scratch = place.with_name(f".{place.name}.{os.getpid()}.tmp")
-    scratch.write_text(script, encoding="utf-8")
-    scratch.replace(place)

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pcfi.errors import ParameterError
 from pcfi.graphs import GraphLike
-from pcfi.parameters import Settings
+from pcfi.parameters import OBJECTIVES, Settings
 from pcfi.problem import read_problem
 from pcfi.solvers import Solver, UntilSettled
 from pcfi.tuning.metrics import read_metric
@@ -84,6 +85,8 @@ def tune(
     >>> tuning.error < tuning.error_of_mean / 4
     True
     """
+    if objective not in OBJECTIVES:
+        raise ParameterError(f"objective must be one of {', '.join(map(repr, OBJECTIVES))}, got {objective!r}")
     settings = Settings(
         method="pcfi",
         alpha=alpha,

@@ -62,26 +62,23 @@ def make_folds(problem: Problem, rng: "np.random.Generator", *, most: int, compl
     n_parts = max(PARTS, -(-n_cells // MOST_CELLS))
     if n_units <= FEW_UNITS:
         n_parts = most = min(n_units, PARTS)
-    parts = _parts(of_patterns, _clustering(known[:, channels.representatives][:, _missing(problem)]), n_parts, rng)
+    parts = _parts(of_patterns, _clustering(known[:, channels.representatives]), n_parts, rng)
     folds = (_fold(problem, known, parts == part) for part in range(min(n_parts, most)))
     return [fold for fold in folds if len(fold.truth)]
 
 
-def _missing(problem: Problem) -> Array:
-    """Which patterns miss cells."""
-    channels = problem.channels
-    return np.asarray(channels.n_known[channels.representatives] < len(problem.values))
-
-
 def _clustering(known: Array) -> float:
-    """How alike the patterns of a node are, from 0 (as if by chance) to 1 (a node misses all or none)."""
-    n_patterns = known.shape[1]
+    """How alike the patterns of a node are, from 0 (as if by chance) to 1 (a node misses all or none).
+
+    A pattern that misses every node or none says nothing about that.
+    """
     rate = known.mean(axis=0)
-    chance = float((rate * (1 - rate)).sum())
-    if n_patterns < 2 or chance == 0:
+    varied = (rate > 0) & (rate < 1)
+    if varied.sum() < 2:
         return 0.0
-    total = float(known.sum(axis=1, dtype=np.float64).var())
-    most = float(np.sqrt(rate * (1 - rate)).sum() ** 2)
+    variance = (rate * (1 - rate))[varied]
+    chance, most = float(variance.sum()), float(np.sqrt(variance).sum() ** 2)
+    total = float(known[:, varied].sum(axis=1, dtype=np.float64).var())
     return float(np.clip((total - chance) / (most - chance), 0.0, 1.0))
 
 

@@ -96,3 +96,11 @@ class DeviceEngine:
         values: Tensor = out
         means = values.to(tensors.wide_dtype(values.device)).nanmean(dim=0)
         return tensors.to_array(means, "means").astype("float64")
+
+    def channel_ranges(self, out: Array) -> tuple[Array, Array]:
+        """A channel of NaN has none: infinity, and minus infinity."""
+        values: Tensor = out
+        missing, infinity = values.isnan(), float("inf")
+        ends = values.masked_fill(missing, infinity).amin(dim=0), values.masked_fill(missing, -infinity).amax(dim=0)
+        least, most = (tensors.to_array(end, "ranges").astype("float64") for end in ends)
+        return least, most
