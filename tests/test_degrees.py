@@ -36,17 +36,7 @@ def test_the_steady_state_of_divided_features_is_that_of_feature_propagation():
     _, features, graph = popular()
     problem = read_problem(features, graph)
     scale = DegreeScale.of(problem)
-    settings = Settings(
-        method="pcfi",
-        alpha=1.0,
-        beta=0.0,
-        solver=pcfi.UntilSettled(rtol=1e-10, max_steps=10_000),
-        standardize=False,
-        unreachable="mean",
-        directed=False,
-        self_loops=True,
-        progress=False,
-    )
+    settings = Settings(alpha=1.0, beta=0.0, solver=pcfi.UntilSettled(rtol=1e-10, max_steps=10_000), standardize=False)
     divided = scale.divide(problem)
     filled = FILLS["pcfi"](divided, settings, engine_of(divided)).values
     scale.multiply(problem, filled)

@@ -166,18 +166,6 @@ def _calls(methods: Any, directed: bool, random_state: Any) -> dict[str, Setting
 
 
 def _settings(options: Mapping[str, Any], directed: bool, random_state: Any) -> Settings:
-    defaults = {
-        "method": "pcfi",
-        "alpha": "auto",
-        "beta": "auto",
-        "solver": UntilSettled(),
-        "standardize": None,
-        "unreachable": "mean",
-        "directed": directed,
-        "self_loops": True,
-        "progress": False,
-        "random_state": random_state if isinstance(random_state, int | np.integer) else None,
-    }
     shared = set(options) & {"directed", "progress"}
     if shared:
         name = min(shared)
@@ -185,7 +173,8 @@ def _settings(options: Mapping[str, Any], directed: bool, random_state: Any) -> 
     unknown = set(options) - set(Settings.__dataclass_fields__)
     if unknown:
         raise ParameterError(f"{', '.join(sorted(unknown))} is no option of impute that evaluate knows")
-    return Settings(**{**defaults, **options})
+    seed = random_state if isinstance(random_state, int | np.integer) else None
+    return Settings(**{"directed": directed, "random_state": seed, **options})
 
 
 def _hops_of(fold: Fold) -> Array:

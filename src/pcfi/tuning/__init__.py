@@ -88,14 +88,11 @@ def tune(
     if objective not in OBJECTIVES:
         raise ParameterError(f"objective must be one of {', '.join(map(repr, OBJECTIVES))}, got {objective!r}")
     settings = Settings(
-        method="pcfi",
         alpha=alpha,
         beta=beta,
         solver=solver,
         standardize=standardize,
-        unreachable="mean",
         directed=directed,
-        self_loops=True,
         progress=progress,
         objective=objective,
         center="auto" if objective == "representation" else None,
