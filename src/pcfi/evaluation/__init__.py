@@ -19,7 +19,6 @@ from pcfi.parameters import METHODS, Settings
 from pcfi.problem import Problem, known_mask, read_problem
 from pcfi.progress import progress_bar
 from pcfi.result import Imputation
-from pcfi.solvers import UntilSettled
 from pcfi.tuning.hiding import Fold, make_folds
 from pcfi.tuning.resolution import on_host
 from pcfi.tuning.result import seeded
