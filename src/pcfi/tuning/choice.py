@@ -69,12 +69,9 @@ def choose(problem: Problem, wishes: Wishes, rng: "np.random.Generator") -> Tuni
         return _fallback(problem, wishes, lacking)
     alphas = ALPHAS if wishes.alpha is None else (wishes.alpha,)
     judged = _race(benches, alphas, wishes)
-    best, scale = judged[0], None
-    if grows_with_degree(problem, whole.squares, whole.units):
-        scaled = _race_divided(problem, benches, judged, wishes)
-        judged += scaled[1]
-        if _clearly_better(scaled[1][0], best):
-            scale, best = scaled[0], scaled[1][0]
+    scale = DegreeScale.of(problem) if grows_with_degree(problem, whole.squares, whole.units) else None
+    divided = [] if scale is None else _race_divided(problem, scale, benches, judged, wishes)
+    best = divided[0] if divided and _clearly_better(divided[0], judged[0]) else judged[0]
     return Tuning(
         objective="values",
         alpha=best.alpha,
@@ -86,14 +83,14 @@ def choose(problem: Problem, wishes: Wishes, rng: "np.random.Generator") -> Tuni
         error_of_mean=wishes.metric.over([bench.compared(np.zeros_like(bench.wanted)) for bench in benches])[0],
         tried=tuple(
             Tried(one.alpha, one.fit.beta, one.error, one.deviation, len(one.filled), one.divided)
-            for one in sorted(judged, key=lambda one: (one.divided, one.alpha))
+            for one in sorted([*judged, *divided], key=lambda one: (one.divided, one.alpha))
         ),
         n_hidden=sum(len(bench.wanted) for bench in benches),
         n_folds=len(benches),
         note="",
         means=shrunken_means(problem.channels, whole.squares),
         calibration=_calibration(problem, whole, benches, best.filled),
-        scale=scale,
+        scale=scale if best.divided else None,
     )
 
 
@@ -124,14 +121,13 @@ def _race(benches: list[Bench], alphas: Sequence[float], wishes: Wishes) -> list
 
 
 def _race_divided(
-    problem: Problem, benches: list[Bench], judged: list[Judged], wishes: Wishes
-) -> tuple[DegreeScale, list[Judged]]:
+    problem: Problem, scale: DegreeScale, benches: list[Bench], judged: list[Judged], wishes: Wishes
+) -> list[Judged]:
     """The same for features divided by powers of the degree, with the alphas that were best without."""
-    scale = DegreeScale.of(problem)
     divided = scale.divide(problem)
     finalists = [one.alpha for one in judged[:FINALISTS]]
     rivals = _race([bench.divided(scale, divided) for bench in benches], finalists, wishes)
-    return scale, [replace(one, divided=True) for one in rivals]
+    return [replace(one, divided=True) for one in rivals]
 
 
 def _clearly_better(rival: Judged, best: Judged) -> bool:
