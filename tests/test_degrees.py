@@ -3,6 +3,7 @@
 import networkx as nx
 import numpy as np
 import pytest
+from scipy import sparse
 
 import pcfi
 from faces import DEVICE, device_engine, to_numpy, to_tensor
@@ -114,3 +115,26 @@ def test_the_engine_for_devices_does_the_same():
     np.testing.assert_allclose(to_numpy(result.values), expected.values, rtol=1e-3)
     known = ~np.isnan(features)
     assert np.array_equal(to_numpy(result.values)[known], features[known])
+
+
+def test_rows_that_come_later_are_scaled_by_their_own_degree():
+    _, features, graph = popular()
+    fitted = pcfi.PCFI(beta=0.0, solver=pcfi.UntilSettled(rtol=1e-9)).fit(features, graph=graph)
+    tuning, scale = fitted.tuning_, fitted.tuning_.scale
+    assert tuning.by_degree
+    links = np.zeros((2, len(features)))
+    links[0, [3, 900]] = 1.0  # the second row has no links
+    new = np.full((2, features.shape[1]), np.nan)
+    new[0, 0] = 2.0
+    plain = pcfi.impute(
+        features / scale.by_node[:, None], graph, alpha=fitted.alpha_, beta=0.0, solver=pcfi.UntilSettled(rtol=1e-9)
+    )
+    trust = plain.confidence[[3, 900]]
+    usual = np.exp(np.mean(np.log(graph.sum(axis=0))) / 2)
+    diffused = np.sqrt(2) / usual * (trust * plain.values[[3, 900]]).sum(axis=0) / trust.sum(axis=0)
+    kept = tuning.kappa[plain.hops[[3, 900]].min(axis=0) + 1]
+    expected = tuning.means.values + kept * (diffused - tuning.means.values)
+    filled = fitted.transform(new, graph=sparse.csr_array(links))
+    np.testing.assert_allclose(filled[0, 1:], expected[1:], rtol=1e-5)
+    assert filled[0, 0] == 2.0
+    np.testing.assert_allclose(filled[1], tuning.means.values)

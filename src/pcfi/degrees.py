@@ -25,26 +25,39 @@ ROWS_AT_A_TIME = 2048
 
 @dataclass(frozen=True, eq=False)
 class DegreeScale:
-    """What the cells of a node are divided by, and the channels that are: all but those with one known value only."""
+    """What the cells of a node are divided by, and the channels that are: all but those with one known value only.
+
+    Attributes
+    ----------
+    by_node : ndarray
+        A power of the degree, relative to its geometric mean over the nodes.
+    channels : ndarray of bool
+    usual : float
+        That geometric mean.
+    """
 
     by_node: Array
     channels: Array
+    usual: float
 
     @classmethod
     def of(cls, problem: Problem, power: float = POWER) -> "DegreeScale":
-        """A power of the degree, relative to its geometric mean over the nodes."""
-        return cls(np.exp(power * _log_degree(problem.graph)), ~problem.channels.constant)
+        """By the degrees of the graph."""
+        degree = problem.graph.degree
+        linked = degree[(degree > 0) & np.isfinite(degree)]
+        usual = float(np.exp(power * np.log(linked).mean())) if len(linked) else 1.0
+        return cls(np.exp(power * _log_degree(problem.graph)), ~problem.channels.constant, usual)
 
     def divide(self, problem: Problem) -> Problem:
         """The problem with its features divided."""
-        values = problem.values / self._factors(problem.values, slice(None))
+        values = problem.values / self.factors(problem.values, self.by_node)
         return replace(problem, values=values, channels=survey(values, problem.mask, problem.named))
 
     def multiply(self, problem: Problem, out: Array) -> None:
         """Scale the missing cells of `out` up again; known cells get the values that they have in the problem."""
         for start in range(0, len(out), ROWS_AT_A_TIME):
             rows = slice(start, start + ROWS_AT_A_TIME)
-            values, filled = problem.values[rows], out[rows] * self._factors(out, rows)
+            values, filled = problem.values[rows], out[rows] * self.factors(out, self.by_node[rows])
             known = problem.mask[rows] if len(problem.mask) else values == values  # not NaN
             filled[known] = values[known]
             out[rows] = filled
@@ -53,8 +66,13 @@ class DegreeScale:
         """The factor of each cell."""
         return np.where(self.channels[channels], self.by_node[nodes], 1.0)
 
-    def _factors(self, like: Any, rows: slice) -> Any:
-        factors = np.where(self.channels, self.by_node[rows, None], 1.0)
+    def of_new(self, degree: Array) -> Array:
+        """What the cells of nodes that come later are divided by, given their degrees."""
+        return np.where(degree > 0, np.maximum(degree, np.finfo(np.float64).tiny) ** POWER / self.usual, 1.0)
+
+    def factors(self, like: Any, by_node: Array) -> Any:
+        """What each cell of nodes is divided by, as an array or tensor like another."""
+        factors = np.where(self.channels, by_node[:, None], 1.0)
         if not isinstance(like, np.ndarray):
             return tensors.beside(like, factors).to(like.dtype)
         return factors.astype(like.dtype)

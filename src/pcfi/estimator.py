@@ -172,7 +172,7 @@ class PCFI(TransformerMixin, BaseEstimator):
         diffused = result
         if result.beta != 0 or result.tuning is not None:
             with _without_a_word():
-                diffused = self._impute(features, self.graph_, self.alpha_, 0.0)
+                diffused = self._impute(_divided(features, result.tuning), self.graph_, self.alpha_, 0.0)
         self._settled = Settled(
             diffused.values,
             result.hops,
@@ -288,6 +288,12 @@ class PCFI(TransformerMixin, BaseEstimator):
 
     def _links(self, nearest: Array, distances: Array) -> Any:
         return link(nearest, distances, self._reach, len(self._values))
+
+
+def _divided(features: Array, tuning: Tuning | None) -> Array:
+    """Features as they diffuse."""
+    scale = None if tuning is None else tuning.scale
+    return features if scale is None else features / scale.factors(features, scale.by_node)
 
 
 def _untuned(value: Any, default: float) -> Any:

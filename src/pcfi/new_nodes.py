@@ -30,7 +30,7 @@ class Settled:
     Attributes
     ----------
     values : ndarray of shape (n_nodes, n_channels)
-        Diffused, not yet shared between channels.
+        Diffused, not yet shared between channels; divided by powers of the degree, if that is what tuning found.
     hops : ndarray of int
     fallback : ndarray
         What an unreachable cell of each channel gets.
@@ -60,14 +60,22 @@ class Settled:
             weight = links[rows] @ confidence
             reached = weight > 0
             received = np.divide(links[rows] @ carried, weight, out=np.zeros_like(weight), where=reached)
-            missing = np.isnan(features[rows])
-            filled = np.where(missing, np.where(reached, received, self.fallback), features[rows])
+            missing, factors = np.isnan(features[rows]), self._factors(links[rows])
+            filled = np.where(missing, received, features[rows] / factors)
             if mixing is not None or self.tuning is not None:
                 hops = np.where(missing, self._hops_behind(links[rows]), 0)
                 filled = filled if mixing is None else _share(filled, hops, self.alpha, *mixing)
-                filled = filled if self.tuning is None else _draw(filled, hops, self.tuning)
-            out[rows] = np.where(missing, filled, features[rows])
+                filled = filled if self.tuning is None else _draw(filled * factors, hops, self.tuning)
+            out[rows] = np.where(missing, np.where(reached, filled, self.fallback), features[rows])
         return out
+
+    def _factors(self, links: Any) -> Any:
+        """What the values of new nodes were divided by to be like those that are there."""
+        scale = None if self.tuning is None else self.tuning.scale
+        if scale is None:
+            return 1.0
+        by_node = scale.of_new(np.asarray(links.sum(axis=1), dtype=np.float64).ravel())
+        return scale.factors(np.empty(0), by_node)
 
     def _hops_behind(self, links: Any) -> Array:
         """Hops of nodes behind `links`: one more than the least of their links."""
