@@ -97,7 +97,6 @@ def test_the_page_is_one_small_file_without_foreign_html(facts):
     assert not any(f'{attribute}="http' in page for attribute in ("src", "href"))
 
 
-@pytest.mark.filterwarnings("ignore::pcfi.UnreachableWarning")
 def test_a_cache_that_cannot_be_written_costs_time_and_nothing_else(tmp_path, monkeypatch):
     monkeypatch.setattr(platformdirs, "user_cache_path", lambda _name: tmp_path)
     script = chart_library()
@@ -109,6 +108,7 @@ def test_a_cache_that_cannot_be_written_costs_time_and_nothing_else(tmp_path, mo
     assert list(tmp_path.iterdir()) == [kept]
 
 
+@pytest.mark.filterwarnings("ignore::pcfi.UnreachableWarning")
 def test_summary_says_what_happened(facts):
     said = " ".join(summary(facts))
     assert f"{facts.n_missing:,} of 120 cells" in said

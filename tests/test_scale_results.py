@@ -29,6 +29,8 @@ def write(folder, name, n_nodes):
 def lake():
     """A folder of a file system in memory, empty before and after."""
     system = fsspec.filesystem("memory")
+    system.makedirs("/lake", exist_ok=True)
+    system.rm("/lake", recursive=True)
     yield system
     system.rm("/", recursive=True)
 
