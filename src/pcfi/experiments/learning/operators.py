@@ -8,7 +8,7 @@ import torch
 
 Array = npt.NDArray[Any]
 
-LOW_RANK = 96
+LOW_RANK = 160
 ROUNDING = 4e-6  # of the largest entry: what float32 leaves of an exact factoring
 SPARSE_COST = 8  # a multiplication in a sparse product takes as long as this many in a dense one
 
