@@ -123,10 +123,9 @@ def _race(benches: list[Bench], alphas: Sequence[float], wishes: Wishes) -> list
 def _race_divided(
     problem: Problem, scale: DegreeScale, benches: list[Bench], judged: list[Judged], wishes: Wishes
 ) -> list[Judged]:
-    """The same for features divided by powers of the degree, with the alphas that were best without."""
+    """The same for features divided by powers of the degree, with the alpha that was best without."""
     divided = scale.divide(problem)
-    finalists = [one.alpha for one in judged[:FINALISTS]]
-    rivals = _race([bench.divided(scale, divided) for bench in benches], finalists, wishes)
+    rivals = _race([bench.divided(scale, divided) for bench in benches], [judged[0].alpha], wishes)
     return [replace(one, divided=True) for one in rivals]
 
 
