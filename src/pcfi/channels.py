@@ -36,15 +36,25 @@ class Sharing:
     standardize: bool = False
 
 
-def share(values: Array, hops: Hops, active: Array, units: Array, sharing: Sharing, *, progress: bool = False) -> None:
-    """Refine the missing reachable cells of `values`, in place.
+def share(
+    values: Array,
+    hops: Hops,
+    active: Array,
+    units: Array,
+    sharing: Sharing,
+    nodes: Array | None = None,
+    *,
+    progress: bool = False,
+) -> None:
+    """Refine the missing reachable cells of `values`, or only those of the given nodes, in place.
 
     `active` lists the channels that vary; the others have no correlation with any. `units` is a number of the size of
     the known values of each active channel, so that sums of squares stay within the numbers.
     """
     exchange = Exchange.prepare(values, hops, active, units, sharing.alpha)
+    some = exchange if nodes is None else replace(exchange, values=values[nodes], codes=hops.codes[nodes])
     blocks = list(_row_blocks(len(values), len(active) * values.itemsize))
-    with progress_bar("share", 2 * len(values), show=progress) as advance:
+    with progress_bar("share", len(values) + len(some.values), show=progress) as advance:
         scatter = np.zeros((len(active), len(active)), dtype=np.float64 if len(blocks) > 1 else values.dtype)
         for rows in blocks:
             part = exchange.deviations(rows, exchange.reachable, 1 / units)
@@ -54,11 +64,13 @@ def share(values: Array, hops: Hops, active: Array, units: Array, sharing: Shari
         with np.errstate(over="ignore", invalid="ignore"):
             mixing = mixing_of(scatter, units / np.sqrt(np.maximum(exchange.counts, 1)), sharing)
             mixing = mixing.astype(values.dtype, copy=False)
-            for rows in blocks:
-                part = exchange.deviations(rows, exchange.confidence, np.ones_like(units))
-                finite = exchange.correct(rows, part @ mixing) and finite
+            for rows in _row_blocks(len(some.values), len(active) * values.itemsize):
+                part = some.deviations(rows, some.confidence, np.ones_like(units))
+                finite = some.correct(rows, part @ mixing) and finite
                 advance(len(part))
     refuse_non_finite(finite)
+    if nodes is not None:
+        values[nodes] = some.values
 
 
 def refuse_non_finite(finite: bool) -> None:

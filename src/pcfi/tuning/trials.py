@@ -150,13 +150,14 @@ def try_alpha(bench: Bench, alpha: float, settings: Settings, out: Array) -> Tri
     loops = settings.self_loops
     _, factors = diffuse(problem, hops, weighting, solver, out, self_loops=loops, keep_factored=sharers)
     sharing, units = Sharing(alpha, 1.0, bool(settings.standardize)), problem.channels.magnitude[sharers]
+    nodes = np.unique(fold.nodes)
     if factors is None:
         diffused = fold.at(out)
         if len(sharers) > 1:
-            share(out, hops, sharers, units, sharing)
+            share(out, hops, sharers, units, sharing, nodes if 2 * len(nodes) < len(out) else None)
     else:
         diffused = _product(factors, fold, out)
-        share_factored(out, hops, factors, units, sharing, np.unique(fold.nodes))
+        share_factored(out, hops, factors, units, sharing, nodes)
     received = fold.at(out) - diffused
     return Trial(alpha, (bench.factor * diffused - bench.mean) / bench.unit, bench.factor * received / bench.unit)
 
