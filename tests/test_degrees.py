@@ -138,3 +138,12 @@ def test_rows_that_come_later_are_scaled_by_their_own_degree():
     np.testing.assert_allclose(filled[0, 1:], expected[1:], rtol=1e-5)
     assert filled[0, 0] == 2.0
     np.testing.assert_allclose(filled[1], tuning.means.values)
+
+
+def test_what_stands_in_missing_cells_has_no_say():
+    _, features, graph = popular()
+    known = ~np.isnan(features)
+    expected = pcfi.impute(features, graph)
+    filled = pcfi.impute(np.where(known, features, 1.7e308), graph, known=known)
+    assert filled.tuning.by_degree
+    np.testing.assert_allclose(filled.values, expected.values, rtol=1e-9)

@@ -43,14 +43,16 @@ class DegreeScale:
     @classmethod
     def of(cls, problem: Problem, power: float = POWER) -> "DegreeScale":
         """By the degrees of the graph."""
-        degree = problem.graph.degree
-        linked = degree[(degree > 0) & np.isfinite(degree)]
-        usual = float(np.exp(power * np.log(linked).mean())) if len(linked) else 1.0
-        return cls(np.exp(power * _log_degree(problem.graph)), ~problem.channels.constant, usual)
+        relative, usual = _log_degree(problem.graph)
+        return cls(np.exp(power * relative), ~problem.channels.constant, float(np.exp(power * usual)))
 
     def divide(self, problem: Problem) -> Problem:
         """The problem with its features divided."""
-        values = problem.values / self.factors(problem.values, self.by_node)
+        values = problem.values.copy() if isinstance(problem.values, np.ndarray) else problem.values.clone()
+        with np.errstate(over="ignore"):  # of what stands in missing cells
+            for start in range(0, len(values), ROWS_AT_A_TIME):
+                rows = slice(start, start + ROWS_AT_A_TIME)
+                values[rows] /= self.factors(values, self.by_node[rows])
         return replace(problem, values=values, channels=survey(values, problem.mask, problem.named))
 
     def multiply(self, problem: Problem, out: Array) -> None:
@@ -93,12 +95,12 @@ def growth(problem: Problem, squares: Array, units: Array) -> tuple[float, float
     `units`. `squares` is the sum of squares of each channel in units of its magnitude.
     """
     channels = problem.channels
-    log_degree, known = _log_degree(problem.graph), known_mask(problem)
+    (log_degree, _), known = _log_degree(problem.graph), known_mask(problem)
     sums = np.zeros((3, len(channels.n_known)))
     for start in range(0, len(known), ROWS_AT_A_TIME):
         rows = slice(start, start + ROWS_AT_A_TIME)
         t, there = log_degree[rows], known[rows]
-        sums += t @ there, t**2 @ there, t @ np.where(there, problem.values[rows] / units, 0.0)
+        sums += t @ there, t**2 @ there, t @ (np.where(there, problem.values[rows], 0.0) / units)
     mean, n_known = channels.mean.astype(np.float64), np.maximum(channels.n_known, 1)
     judged = ~channels.constant
     relative = mean / units
@@ -110,17 +112,18 @@ def growth(problem: Problem, squares: Array, units: Array) -> tuple[float, float
     return float(slope / curve), float(slope**2 / (curve * spread))
 
 
-def _log_degree(graph: Graph) -> Array:
-    """Logarithm of the degree less its mean over the nodes; nodes without neighbours count as average ones."""
+def _log_degree(graph: Graph) -> tuple[Array, float]:
+    """Logarithm of the degree less its mean, and that mean; nodes without neighbours count as average ones."""
     degree = graph.degree
     linked = (degree > 0) & np.isfinite(degree)
     if not linked.any():
-        return np.zeros(len(degree))
+        return np.zeros(len(degree)), 0.0
     logarithm = np.log(degree, out=np.zeros(len(degree)), where=linked)
-    return np.where(linked, logarithm - logarithm[linked].mean(), 0.0)
+    mean = float(logarithm[linked].mean())
+    return np.where(linked, logarithm - mean, 0.0), mean
 
 
 def _room_to_scale(problem: Problem) -> bool:
     """Whether the values can be divided and multiplied without leaving the finite numbers."""
-    most = float(np.exp(POWER * np.abs(_log_degree(problem.graph)).max(initial=0.0)))
+    most = float(np.exp(POWER * np.abs(_log_degree(problem.graph)[0]).max(initial=0.0)))
     return float(problem.channels.magnitude.max(initial=0.0)) < float(np.finfo(problem.dtype).max) / (4 * most)

@@ -82,7 +82,7 @@ class Tuning:
 
     @property
     def by_degree(self) -> bool:
-        """As above."""
+        """Whether values are divided by the square root of the degree while they diffuse."""
         return self.scale is not None
 
     def __repr__(self) -> str:
