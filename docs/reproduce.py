@@ -1,4 +1,7 @@
-"""Committed results -> the tables and pictures in docs/reproduce.md, and README's table. `python docs/reproduce.py`."""
+"""Results -> the tables and pictures in docs/reproduce.md, and README's table; the results are packed to be committed.
+
+`python docs/reproduce.py`.
+"""
 
 from pathlib import Path
 
@@ -48,5 +51,7 @@ def page(text: str, store: Store, pictures: Path) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(PAGE.read_text(), Store(RESULTS), PAGE.parent / "reproduced"))
-    README.write_text(headline(README.read_text(), Store(RESULTS)))
+    results = Store(RESULTS)
+    PAGE.write_text(page(PAGE.read_text(), results, PAGE.parent / "reproduced"))
+    README.write_text(headline(README.read_text(), results))
+    results.pack()

@@ -331,7 +331,7 @@ rng = np.random.default_rng(0)
 features = np.where(rng.random((30, 2)) < 0.3, 1.0, np.nan); features[:2] = [[1, 2], [3, 4]]
 path = np.stack([np.arange(29), np.arange(1, 30)])
 n = 100_000
-big = np.where(rng.random((n, 200)) < 0.5, 1.0, np.nan)
+big = np.where(rng.random((n, 400)) < 0.5, 1.0, np.nan)
 dense = pcfi.prepare_graph(rng.integers(0, n, size=(2, 60 * n)), n)
 pcfi.impute(features, path, solver=pcfi.FixedSteps(3)); pcfi.impute(features, path, method="neighbors")
 print("go", flush=True)

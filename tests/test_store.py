@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pcfi.errors import FileError
 from pcfi.experiments.runs import Run
 from pcfi.experiments.store import Record, Store
 
@@ -145,3 +146,49 @@ def test_a_store_that_cannot_be_written_says_so(tmp_path):
     (tmp_path / "folder").write_text("a file in the way")
     with pytest.raises(OSError):
         Store(Path(tmp_path / "folder" / "runs.jsonl")).append(record())
+
+
+def test_packing_keeps_the_best_record_of_each_run_and_the_store_goes_on(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    store = Store(path)
+    for one in (record(1, "failed"), record(1, accuracy=1.0), record(0, accuracy=0.5)):
+        store.append(one)
+    Store(path).append(record(2, "failed"))  # by another process, unseen by the first
+    store.pack()
+    assert not path.exists()
+    assert [(kept.run.seed, kept.status) for kept in Store(path)] == [(0, "done"), (1, "done"), (2, "failed")]
+    first = store.packed.read_bytes()
+    store.append(record(2, accuracy=2.0, date="2026-01-02"))
+    assert [kept.done for kept in Store(path)] == [True, True, True]
+    assert store.packed.read_bytes() == first
+    store.pack()
+    assert Store(path).get(record(2).run).metrics == {"accuracy": 2.0}
+
+
+def test_equal_records_are_packed_to_equal_bytes(tmp_path):
+    for folder, order in (("a", (0, 1, 2)), ("b", (2, 0, 1))):
+        store = Store(tmp_path / folder / "runs.jsonl")
+        for seed in order:
+            store.append(record(seed))
+        store.pack()
+    assert (tmp_path / "a" / "runs.jsonl.gz").read_bytes() == (tmp_path / "b" / "runs.jsonl.gz").read_bytes()
+
+
+def test_damaged_lines_are_not_packed_away(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    path.write_text(record(1).to_line() + "half a li\n")
+    with pytest.raises(FileError, match="line 2 is damaged"):
+        Store(path).pack()
+    assert path.read_text().endswith("half a li\n")
+    assert not Store(path).packed.exists()
+
+
+def test_a_damaged_archive_is_an_error_and_not_an_empty_store(tmp_path):
+    store = Store(tmp_path / "runs.jsonl")
+    store.append(record(1))
+    store.pack()
+    whole = store.packed.read_bytes()
+    for broken in (whole[:-20], b"not compressed"):
+        store.packed.write_bytes(broken)
+        with pytest.raises(FileError, match=r"runs\.jsonl\.gz cannot be read"):
+            Store(store.path)

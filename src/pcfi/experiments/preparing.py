@@ -37,14 +37,15 @@ def warm_up() -> None:
     import pcfi
 
     edges = np.stack([np.arange(63), np.arange(1, 64)])
-    known = np.random.default_rng(0).random((64, 8)) < 0.5
-    features = np.where(known, np.ones((64, 8), np.float32), np.nan).astype(np.float32)
+    draws = np.random.default_rng(0).random((64, 8))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pcfi.PcfiWarning)
-        for method in ("fp", "pcfi"):
-            for solver in (pcfi.FixedSteps(2), pcfi.UntilSettled()):
-                pcfi.impute(features, edges, method=method, alpha=0.5, beta=0.1, solver=solver)
-        pcfi.impute(features, edges, method="neighbors")
+        for known in (draws < 0.5, draws[:, :1] < 0.5):  # single cells, and whole nodes
+            features = np.where(known, np.ones((64, 8), np.float32), np.float32(np.nan))
+            for method in ("fp", "pcfi"):
+                for solver in (pcfi.FixedSteps(2), pcfi.UntilSettled()):
+                    pcfi.impute(features, edges, method=method, alpha=0.5, beta=0.1, solver=solver)
+            pcfi.impute(features, edges, method="neighbors")
     weight = torch.nn.Parameter(torch.ones(2, 2))
     optimizer = torch.optim.Adam([weight], fused=True)
     torch.autograd.backward(torch.nn.functional.cross_entropy(weight, torch.tensor([0, 1])))

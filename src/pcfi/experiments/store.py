@@ -1,18 +1,24 @@
-"""Results of runs, one line of JSON each, in a file that only ever grows.
+"""Results of runs, one line of JSON each, in a file that grows until it is packed.
 
 Two processes may append at once, and a process may be killed at any time: a line is written in one piece, under a lock,
 and flushed to the disk; what a kill leaves of a line is fenced off by the next writer and reported by every reader, and
-costs no other line.
+costs no other line. Packed lines stand beside the file, compressed, in one of the same name with `.gz`.
 """
 
+import gzip
 import json
 import os
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from pcfi.errors import FileError
 from pcfi.experiments.runs import Run
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 Status = Literal["done", "failed", "out of memory"]
 STATUSES: tuple[Status, ...] = ("done", "failed", "out of memory")
@@ -93,15 +99,15 @@ class Store:
     Parameters
     ----------
     path : path
-        The file; it is made with the first record. It is read when the store is made.
+        The file; it is made with the first record. It is read when the store is made, after what is packed beside it.
     """
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
+        self.packed = self.path.with_name(f"{self.path.name}.gz")
         self.damages: list[Damage] = []
         self._records: dict[str, Record] = {}
-        if self.path.exists():
-            self._read()
+        self._read()
 
     def __contains__(self, run: Run) -> bool:
         return run.key in self._records
@@ -118,35 +124,59 @@ class Store:
 
     def append(self, record: Record) -> None:
         """Write a record to the file; when this returns, it is on the disk."""
-        from filelock import FileLock
-
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(self.path.with_name(f".{self.path.name}.lock"))  # goes with the process that holds it
-        with lock, self.path.open("ab+", buffering=0) as file:
+        with self._locked(), self.path.open("ab+", buffering=0) as file:
             line = record.to_line().encode()
             _write(file.fileno(), line if _ends_cleanly(file.fileno()) else b"\n" + line)
             os.fsync(file.fileno())
-        self._keep([record])
+        self._keep(record)
+
+    def pack(self) -> None:
+        """Move the best record of each run to the compressed file; equal records give equal bytes."""
+        from pcfi.files.writing import atomic_file
+
+        with self._locked():
+            self._read()  # what others have written meanwhile
+            if self.damages:
+                raise FileError(f"nothing is packed before this is mended: {self.damages[0]}")
+            lines = sorted(record.to_line() for record in self)
+            with atomic_file(str(self.packed), force=True) as file:
+                file.write(gzip.compress("".join(lines).encode(), mtime=0))
+            self.path.unlink(missing_ok=True)
+
+    def _locked(self) -> "FileLock":
+        from filelock import FileLock
+
+        return FileLock(self.path.with_name(f".{self.path.name}.lock"))  # goes with the process that holds it
 
     def _read(self) -> None:
-        with self.path.open("rb") as file:
-            for number, raw in enumerate(file, start=1):
-                if raw.strip():
-                    self._keep(self._parsed(number, raw))
+        self.damages.clear()
+        if self.packed.exists():
+            self._take(self.packed, self._unpacked())
+        if self.path.exists():
+            with self.path.open("rb") as file:
+                self._take(self.path, file)
 
-    def _parsed(self, number: int, raw: bytes) -> list[Record]:
+    def _unpacked(self) -> list[bytes]:
         try:
-            return [Record.from_line(raw.decode())]
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            reason = f"{type(error).__name__}: {error}"
-            self.damages.append(Damage(self.path, number, reason, raw[:60].decode(errors="replace")))
-            return []
+            return gzip.decompress(self.packed.read_bytes()).splitlines()
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise FileError(f"{self.packed} cannot be read ({error}): restore it, or delete it to start anew") from None
 
-    def _keep(self, records: Iterable[Record]) -> None:
-        for record in records:
-            before = self._records.get(record.run.key)
-            if before is None or (record.done, record.date) >= (before.done, before.date):
-                self._records[record.run.key] = record
+    def _take(self, path: Path, lines: Iterable[bytes]) -> None:
+        for number, raw in enumerate(lines, start=1):
+            if not raw.strip():
+                continue
+            try:
+                self._keep(Record.from_line(raw.decode()))
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                reason = f"{type(error).__name__}: {error}"
+                self.damages.append(Damage(path, number, reason, raw[:60].decode(errors="replace")))
+
+    def _keep(self, record: Record) -> None:
+        before = self._records.get(record.run.key)
+        if before is None or (record.done, record.date) >= (before.done, before.date):
+            self._records[record.run.key] = record
 
 
 def _ends_cleanly(descriptor: int) -> bool:
