@@ -9,9 +9,9 @@ import typer
 import pcfi
 from pcfi.cli import options as o
 from pcfi.cli.arguments import GroupedCommand, names
-from pcfi.cli.loading import EdgeColumns, load
+from pcfi.cli.loading import EdgeColumns, Loaded, load
 from pcfi.cli.session import Session, session
-from pcfi.errors import FileError, ParameterError, counted
+from pcfi.errors import ParameterError, counted
 from pcfi.evaluation import FOLDS, UNITS, Evaluation
 from pcfi.files.nodes import Wanted
 from pcfi.parameters import METHODS
@@ -49,6 +49,7 @@ def evaluate(
     id: o.Id = None,  # noqa: A002  the word of the domain
     columns: o.Columns = None,
     exclude: o.Exclude = None,
+    categorical: o.Categorical = None,
     missing_value: o.MissingValue = None,
     source: o.SourceColumn = None,
     target: o.TargetColumn = None,
@@ -82,23 +83,16 @@ def evaluate(
             standardize=standardize,
             directed=directed,
         )
-        wanted = Wanted(id, names(columns), names(exclude), (), tuple(missing_value or ()))
+        wanted = Wanted(id, names(columns), names(exclude), names(categorical), tuple(missing_value or ()))
         ends = EdgeColumns(source, target, weight, unknown_ids)
         loaded = load(told, (nodes, edges), wanted, ends, directed=bool(directed))
-        if not loaded.names:
-            raise FileError(f"{nodes} has no column of numbers to hide cells of")
-        features = loaded.array(loaded.nodes.table)
-        found = hide_and_fill(
-            told, features, loaded.graph, given, seed, methods=names(methods) or METHODS, folds=folds, unit=unit
-        )
+        found = hide_and_fill(told, loaded, given, seed, methods=names(methods) or METHODS, folds=folds, unit=unit)
         if as_json:
             typer.echo(json.dumps(as_facts(found)))
         show(told, found)
 
 
-def hide_and_fill(
-    told: Session, features: Any, graph: Any, given: dict[str, Any], seed: int, **options: Any
-) -> Evaluation:
+def hide_and_fill(told: Session, loaded: Loaded, given: dict[str, Any], seed: int, **options: Any) -> Evaluation:
     """Evaluate methods that share the options given on the command line."""
     wanted = {"methods": METHODS, **options}
     unknown = [method for method in wanted["methods"] if method not in METHODS]
@@ -106,10 +100,9 @@ def hide_and_fill(
         raise ParameterError(f"--methods must be among {', '.join(METHODS)}, got {unknown[0]!r}")
     shared = {name: value for name, value in given.items() if name not in OWN}
     wanted["methods"] = {method: {**shared, "method": method} for method in wanted["methods"]}
+    wanted |= {"directed": loaded.graph.directed, "random_state": seed, "progress": told.progress}
     with told.stage("evaluate"):
-        return pcfi.evaluate(
-            features, graph, directed=graph.directed, random_state=seed, progress=told.progress, **wanted
-        )
+        return pcfi.evaluate(loaded.table, loaded.graph, **wanted)
 
 
 def as_facts(found: Evaluation) -> dict[str, Any]:
@@ -129,12 +122,15 @@ def show(told: Session, found: Evaluation) -> None:
     cells, folds = counted(found.n_hidden, "hidden cell"), counted(found.n_folds, "fold")
     table = Table(title=f"Error on {cells} in {folds}, in {unit}", title_justify="left", title_style="bold")
     hops = sorted({at.hops for at in found.by_hops if at.hops >= 0})[:6]
-    for name in ("method", "RMSE", "MAE", *(f"{hop} hop{'s' if hop > 1 else ''}" for hop in hops), "time"):
+    categories = ("categories",) if "accuracy" in found.methods[0].scores else ()
+    distances = (f"{hop} hop{'s' if hop > 1 else ''}" for hop in hops)
+    for name in ("method", *categories, "RMSE", "MAE", *distances, "time"):
         table.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
     for one in found.methods:
         at = {point.hops: f"{point.rmse:.3f}" for point in found.by_hops if point.method == one.method}
         errors = (f"{one.scores[name]:.3f}" for name in ("rmse", "mae"))
-        cells_of_row = [*errors, *(at.get(hop, "-") for hop in hops), f"{one.seconds:.2f} s"]
+        right = [f"{one.scores['accuracy']:.1%}"] if categories else []
+        cells_of_row = [*right, *errors, *(at.get(hop, "-") for hop in hops), f"{one.seconds:.2f} s"]
         table.add_row(Text(one.method), *cells_of_row, style="bold green" if one.method == found.best else "")
     told.show(table)
     for line in found.reliability:

@@ -171,8 +171,7 @@ def _evaluated(told: Session, loaded: Loaded, given: dict[str, Any], seed: int) 
     from pcfi.cli.evaluate import hide_and_fill
     from pcfi.report.errors import evaluation_facts
 
-    features = loaded.array(loaded.nodes.table)
-    return evaluation_facts(hide_and_fill(told, features, loaded.graph, given, seed))
+    return evaluation_facts(hide_and_fill(told, loaded, given, seed))
 
 
 def _report(

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pcfi.errors import FeatureError, ParameterError
+from pcfi.evaluation.parts import Part, parts_of
 from pcfi.evaluation.reliability import COVERAGE, Claims, reliability_of
 from pcfi.evaluation.result import ByHops, Evaluation, Scored
 from pcfi.evaluation.scores import score, score_binary
@@ -47,7 +48,8 @@ def evaluate(
 ) -> Evaluation:
     """Hide known cells in the way cells are missing, fill them in with each method, and compare with what they were.
 
-    The cells of a fold are hidden from everything that is done for it, tuning included.
+    The cells of a fold are hidden from everything that is done for it, tuning included. Cells of numbers have errors;
+    where there are columns of categories (`pcfi.frames.evaluate`), `accuracy` is the share of cells that get theirs.
 
     Parameters
     ----------
@@ -93,25 +95,30 @@ def evaluate(
     if unit not in UNITS:
         raise ParameterError(f"unit must be one of {', '.join(map(repr, UNITS))}, got {unit!r}")
     problem = on_host(read_problem(features, graph, known, directed=directed))
-    parts = make_folds(problem, seeded(random_state), most=_count(folds), complete=True)
-    if len(parts) < 2:
+    hidden = make_folds(problem, seeded(random_state), most=_count(folds), complete=True)
+    if len(hidden) < 2:
         raise FeatureError("too few cells are known to hide some of them: evaluate needs at least 2 nodes or cells")
+    parts = parts_of(hidden, problem)
     units = Units.of(problem, unit)
     answers: dict[str, list[Answer]] = {name: [] for name in calls}
     with progress_bar("evaluate", len(parts) * len(calls), show=progress) as advance:
-        for fold in parts:
-            hops = _hops_of(fold)
+        for part in parts:
+            hops = _hops_of(part.numbers)
             for name, settings in calls.items():
-                answers[name].append(_answer(fold, hops, units, settings))
+                answers[name].append(_answer(part, hops, units, settings))
                 advance(1)
     return _summary(units, parts, answers)
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What a method filled into the hidden cells of a fold, in units, what it claims about errors, and its time."""
+    """What a method filled into the hidden cells of a fold, in units, what it claims about errors, and its time.
+
+    `right` says of every hidden category whether it was chosen.
+    """
 
     filled: Array
+    right: Array
     hops: Array
     claims: Claims | None
     seconds: float
@@ -182,14 +189,16 @@ def _hops_of(fold: Fold) -> Array:
     return np.where(codes <= hops.n_levels, codes, -1)
 
 
-def _answer(fold: Fold, hops: Array, units: Units, settings: Settings) -> Answer:
+def _answer(part: Part, hops: Array, units: Units, settings: Settings) -> Answer:
+    fold = part.numbers
     problem = replace(fold.problem, restore=np.asarray, wrap=np.asarray)
     begin = time.perf_counter()
     result, _ = complete(problem, settings)  # what it warns of is a problem that nobody asked about
     seconds = time.perf_counter() - begin
     unit = units.per_channel[fold.channels]
     filled = np.nan_to_num(fold.at(result.values)) / unit
-    return Answer(filled, hops, _claims(fold, result, np.abs(filled - fold.truth / unit), hops, unit), seconds)
+    claims = _claims(fold, result, np.abs(filled - fold.truth / unit), hops, unit)
+    return Answer(filled, part.right(result.values), hops, claims, seconds)
 
 
 def _claims(fold: Fold, result: Imputation, actual: Array, hops: Array, unit: Array) -> Claims | None:
@@ -199,16 +208,17 @@ def _claims(fold: Fold, result: Imputation, actual: Array, hops: Array, unit: Ar
     return Claims(fold.at(result.expected_error) / unit, actual, (low <= fold.truth) & (fold.truth <= high), hops)
 
 
-def _summary(units: Units, parts: list[Fold], answers: dict[str, list[Answer]]) -> Evaluation:
-    channels = np.concatenate([fold.channels for fold in parts])
-    truth = np.concatenate([fold.truth for fold in parts])
+def _summary(units: Units, parts: list[Part], answers: dict[str, list[Answer]]) -> Evaluation:
+    folds = [part.numbers for part in parts]
+    channels = np.concatenate([fold.channels for fold in folds])
+    truth = np.concatenate([fold.truth for fold in folds])
     hops = np.concatenate([answer.hops for answer in next(iter(answers.values()))])
     binary = bool(np.isin(truth, (0.0, 1.0)).all() and (truth > 0).any())
     n_channels, back = len(units.per_channel), units.back
     cells = np.bincount(channels, minlength=n_channels)
     rows, by_hops, by_channel, reliability = [], [], {}, []
     for name, given in answers.items():
-        rows.append(_scored(name, parts, given, units, binary))
+        rows.append(_scored(name, folds, given, units, binary))
         squares = (np.concatenate([answer.filled for answer in given]) - truth / units.per_channel[channels]) ** 2
         by_hops += [
             ByHops(name, int(level), int((hops == level).sum()), back * float(np.sqrt(squares[hops == level].mean())))
@@ -219,21 +229,29 @@ def _summary(units: Units, parts: list[Fold], answers: dict[str, list[Answer]]) 
         claims = [answer.claims for answer in given if answer.claims is not None]
         if claims:
             reliability.append(reliability_of(name, Claims.joined(claims), back))
-    return Evaluation(tuple(rows), tuple(by_hops), by_channel, len(truth), len(parts), units.name, tuple(reliability))
+    n_hidden = sum(part.n_cells for part in parts)
+    return Evaluation(tuple(rows), tuple(by_hops), by_channel, n_hidden, len(parts), units.name, tuple(reliability))
 
 
-def _scored(name: str, parts: list[Fold], given: list[Answer], units: Units, binary: bool) -> Scored:
-    each = []
-    for fold, answer in zip(parts, given, strict=True):
+def _scored(name: str, folds: list[Fold], given: list[Answer], units: Units, binary: bool) -> Scored:
+    each, sizes = [], []
+    for fold, answer in zip(folds, given, strict=True):
+        if not len(fold.truth):  # categories only
+            continue
         unit = units.per_channel[fold.channels]
         truth, base = fold.truth / unit, fold.problem.channels.mean[fold.channels].astype(np.float64) / unit
         scores = score(truth, answer.filled, base, fold.nodes)
         each.append(scores | (score_binary(fold.truth, answer.filled, fold.nodes) if binary else {}))
+        sizes.append(len(fold.truth))
     table = {key: np.array([scores[key] for scores in each]) for key in each[0]}
-    sizes = np.array([len(fold.truth) for fold in parts], dtype=np.float64)
     back = {key: units.back if key in ("rmse", "mae") else 1.0 for key in table}
-    means = {key: back[key] * _mean(values, sizes, squared=key == "rmse") for key, values in table.items()}
+    weights = np.array(sizes, dtype=np.float64)
+    means = {key: back[key] * _mean(values, weights, squared=key == "rmse") for key, values in table.items()}
     errors = {key: back[key] * _standard_error(values) for key, values in table.items()}
+    rights = [answer.right for answer in given if len(answer.right)]
+    if rights:
+        means["accuracy"] = float(np.concatenate(rights).mean())
+        errors["accuracy"] = _standard_error(np.array([right.mean() for right in rights]))
     return Scored(name, means, errors, float(np.mean([answer.seconds for answer in given])))
 
 

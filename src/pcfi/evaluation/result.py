@@ -14,7 +14,11 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Scored:
-    """Scores of one method over all hidden cells, their standard errors over folds, and the time of a fold."""
+    """Scores of one method over all hidden cells, their standard errors over folds, and the time of a fold.
+
+    `rmse`, `mae`, `r2` and `cosine`; `recall@10`, `ndcg@10` and `auc` where all values are 0 or 1; `accuracy` where
+    categories are hidden, which the others leave out (unless no number is hidden).
+    """
 
     method: str
     scores: dict[str, float]
@@ -42,7 +46,7 @@ class Evaluation:
         One per method, in the order given.
     by_hops : tuple of ByHops
     by_channel : dict
-        RMSE of each channel, by method; NaN for channels without a hidden cell.
+        RMSE of each channel, by method; NaN for channels without a hidden number.
     n_hidden, n_folds : int
         Number of hidden cells and of folds.
     unit : {"deviation", "data"}

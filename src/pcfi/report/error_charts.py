@@ -26,9 +26,16 @@ def errors(facts: Facts) -> Chart | None:
             axis("mae", "quantitative", "MAE", format=".4f"),
         ],
     }
-    rows = tuple((one.method, f"{one.rmse:.4f}", f"{one.mae:.4f}", f"{one.seconds:.2f} s") for one in methods)
+    head: tuple[str, ...] = ("method", "RMSE", "MAE", "time")
+    rows: list[tuple[str, ...]] = [
+        (one.method, f"{one.rmse:.4f}", f"{one.mae:.4f}", f"{one.seconds:.2f} s") for one in methods
+    ]
+    found = [percent(one.accuracy) for one in methods if one.accuracy is not None]
+    if found:
+        head = (*head, "categories found")
+        rows = [(*row, share) for row, share in zip(rows, found, strict=True)]
     spec = single(words, values, bar(), encoding, height=34 * len(values) + 40)
-    return Chart("errors", "Error on hidden cells", words, spec, ("method", "RMSE", "MAE", "time"), rows)
+    return Chart("errors", "Error on hidden cells", words, spec, head, tuple(rows))
 
 
 def errors_by_hops(facts: Facts) -> Chart | None:

@@ -28,6 +28,7 @@ def evaluation_facts(found: Evaluation) -> EvaluationFacts:
             one.scores["mae"],
             one.seconds,
             tuple(ErrorAtHops(_hops(at.hops), at.cells, at.rmse) for at in found.by_hops if at.method == one.method),
+            one.scores.get("accuracy"),
         )
         for one in found.methods
     )

@@ -94,13 +94,14 @@ class ErrorAtHops:
 
 @dataclass(frozen=True)
 class MethodError:
-    """Error of a method on hidden cells."""
+    """Error of a method on hidden cells, and the share of hidden categories that it found (None: there are none)."""
 
     method: str
     rmse: float
     mae: float
     seconds: float
     by_hops: tuple[ErrorAtHops, ...] = ()
+    accuracy: float | None = None
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,8 @@ def _tested(facts: Facts) -> list[str]:
     best = min(facts.evaluation.methods, key=lambda one: one.rmse)
     name = METHODS.get(best.method, best.method)
     said = [f"On {counted(facts.evaluation.n_hidden, 'hidden cell')} {name} came closest to the truth."]
+    if best.accuracy is not None:
+        said.append(f"It found {best.accuracy:.1%} of the hidden categories.")
     return said + [
         f"Intervals that promise to cover {one.coverage:.0%} covered {one.covered:.1%} of them."
         for one in facts.evaluation.reliability[:1]
