@@ -148,6 +148,7 @@ def test_a_mapped_graph_serves_impute_and_survives_pickling(tmp_path):
         ({"source": [0, 1], "target": [1, 9]}, r"edge 1 names node 9, but n_nodes is 5"),
         ({"source": [0.0, 1.5], "target": [1.0, 2.0]}, r"edge 1 names node 1.5.*whole numbers"),
         ({"source": [0, 1], "target": [1, 2], "weight": [1.0, -1.0]}, r"edge 1 has weight -1.0"),
+        ({"source": [3, 3], "target": [4, 4], "weight": [1e308, 1e308]}, r"edges of node 3 add up to more"),
         ({"source": [0, 1], "target": [1, None]}, r"edge 1 has no value in column 'target'"),
         ({"source": ["a", "b"], "target": ["b", "c"]}, r"column 'source' holds string.*pass ids="),
         ({"only": [1, 2]}, r"a source and a target are needed"),

@@ -186,16 +186,16 @@ def _build(source: Array, target: Array, weights: Array | None, n_nodes: int, di
         weights=None if uniform else flow.data,
         directed=directed,
     )
-    _refuse_overflow(built)
+    refuse_overflow(built.degree)
     return built
 
 
-def _refuse_overflow(graph: Graph) -> None:
-    """Refuse weights that are finite one by one but whose sums are not."""
-    beyond = np.flatnonzero(~np.isfinite(graph.degree))
+def refuse_overflow(degree: Array, first: int = 0) -> None:
+    """Refuse weights that are finite one by one but whose sums, of the nodes from `first` on, are not."""
+    beyond = np.flatnonzero(~np.isfinite(degree))
     if len(beyond):
         raise GraphError(
-            f"the weights of the edges of node {beyond[0]} add up to more than a float64 holds: rescale the weights, "
+            f"the weights of the edges of node {first + beyond[0]} add up to more than a float64 holds: rescale the weights, "
             "for example by their largest"
         )
 

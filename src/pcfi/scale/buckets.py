@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pcfi.errors import TooLargeError
+from pcfi.graphs import refuse_overflow
 from pcfi.progress import Advance
 from pcfi.scale.paths import remove
 
@@ -137,7 +138,8 @@ class _Growing:
         self._file.write(bytes(HEADER))
 
     def append(self, array: Array) -> None:
-        self._file.write(np.ascontiguousarray(array, dtype=self.dtype).data)
+        with np.errstate(over="ignore"):  # weights beyond float32 are worked with in float64
+            self._file.write(np.ascontiguousarray(array, dtype=self.dtype).data)
         self.length += len(array)
 
     def close(self) -> None:
@@ -172,7 +174,9 @@ def write_rows(
             continue
         lightest = min(lightest, sums.min(initial=np.inf))
         heaviest = max(heaviest, sums.max(initial=0.0))
-        files["degree"].append(_row_sums(lengths, ends, sums))
+        degree = _row_sums(lengths, ends, sums)
+        refuse_overflow(degree, files["degree"].length)
+        files["degree"].append(degree)
         if lightest == heaviest == 1.0:
             pending += len(sums)
             continue
