@@ -1,6 +1,7 @@
 """Buckets of rows on disk: filled with entries in any order, read back as sorted, merged rows."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import IO, Any
 
@@ -160,35 +161,37 @@ def write_rows(
     names: dict[str, npt.DTypeLike] = {"indptr": np.int64, "indices": np.int32}
     if weights:
         names |= {"weights": np.float64, "weights_float32": np.float32, "degree": np.float64}
-    files = {name: _Growing(folder / f"{prefix}{name}.npy", dtype) for name, dtype in names.items()}
-    files["indptr"].append(np.zeros(1))
     n_entries, lightest, heaviest = 0, np.inf, 0.0
     pending = 0  # entries whose weights are all 1 and have not been written yet
-    for lengths, indices, sums in buckets.merged(limit):
-        ends = np.cumsum(lengths)
-        files["indptr"].append(n_entries + ends)
-        files["indices"].append(indices)
-        n_entries += len(indices)
-        advance(len(lengths))
-        if not weights:
-            continue
-        lightest = min(lightest, sums.min(initial=np.inf))
-        heaviest = max(heaviest, sums.max(initial=0.0))
-        degree = _row_sums(lengths, ends, sums)
-        refuse_overflow(degree, files["degree"].length)
-        files["degree"].append(degree)
-        if lightest == heaviest == 1.0:
-            pending += len(sums)
-            continue
-        for start in range(0, pending, 1 << 20):
-            ones = np.ones(min(1 << 20, pending - start))
-            files["weights"].append(ones)
-            files["weights_float32"].append(ones)
-        pending = 0
-        files["weights"].append(sums)
-        files["weights_float32"].append(sums)
-    for file in files.values():
-        file.close()
+    with ExitStack() as opened:
+        files = {
+            name: opened.enter_context(closing(_Growing(folder / f"{prefix}{name}.npy", dtype)))
+            for name, dtype in names.items()
+        }
+        files["indptr"].append(np.zeros(1))
+        for lengths, indices, sums in buckets.merged(limit):
+            ends = np.cumsum(lengths)
+            files["indptr"].append(n_entries + ends)
+            files["indices"].append(indices)
+            n_entries += len(indices)
+            advance(len(lengths))
+            if not weights:
+                continue
+            lightest = min(lightest, sums.min(initial=np.inf))
+            heaviest = max(heaviest, sums.max(initial=0.0))
+            degree = _row_sums(lengths, ends, sums)
+            refuse_overflow(degree, files["degree"].length)
+            files["degree"].append(degree)
+            if lightest == heaviest == 1.0:
+                pending += len(sums)
+                continue
+            for start in range(0, pending, 1 << 20):
+                ones = np.ones(min(1 << 20, pending - start))
+                files["weights"].append(ones)
+                files["weights_float32"].append(ones)
+            pending = 0
+            files["weights"].append(sums)
+            files["weights_float32"].append(sums)
     weighted = n_entries > 0 and not lightest == heaviest == 1.0
     if weights and not weighted:
         for name in ("weights", "weights_float32", "degree"):
