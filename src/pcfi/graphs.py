@@ -195,8 +195,8 @@ def refuse_overflow(degree: Array, first: int = 0) -> None:
     beyond = np.flatnonzero(~np.isfinite(degree))
     if len(beyond):
         raise GraphError(
-            f"the weights of the edges of node {first + beyond[0]} add up to more than a float64 holds: rescale the weights, "
-            "for example by their largest"
+            f"the weights of the edges of node {first + beyond[0]} add up to more than a float64 holds: rescale the "
+            "weights, for example by their largest"
         )
 
 
