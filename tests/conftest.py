@@ -1,4 +1,4 @@
-"""Settings of hypothesis, and the folder with the paper's data."""
+"""Settings of hypothesis, the digits of the demo, and the folder with the paper's data."""
 
 import os
 import shutil
@@ -7,10 +7,17 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from pcfi.demo import Digits, load_digits
+
 settings.register_profile("pcfi", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("pcfi")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+@pytest.fixture(scope="session")
+def digits() -> Digits:
+    return load_digits()
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ from sklearn.metrics import ndcg_score, r2_score, roc_auc_score
 
 import pcfi
 from pcfi.evaluation.scores import score, score_binary
-from test_tuning import hidden_at, ring, smooth
+from smooth_features import hidden_at, ring, smooth
 
 
 def test_scores_are_those_of_scikit_learn():
