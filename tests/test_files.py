@@ -1,15 +1,11 @@
 """Files: every format gives the same numbers, columns are chosen by rule, writing is atomic, bad files are refused."""
 
 import gzip
-import io
 import os
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from pyarrow import csv, feather, parquet
 from scipy import sparse
 from scipy.io import mmwrite
 
@@ -20,10 +16,9 @@ from pcfi.files import edges as edge_files
 from pcfi.files import nodes as node_files
 from pcfi.files import sizes
 from pcfi.files.formats import EDGE_FORMATS, NODE_FORMATS, OUTPUT_FORMATS, Format, format_of, sniff
-from pcfi.files.nodes import Nodes, Wanted, read_nodes
+from pcfi.files.nodes import Wanted, read_nodes
 from pcfi.files.writing import atomic_file, write_table
-from pcfi.ids import Ids, is_frame, open_frame, read_edges
-from pcfi.scale import build_graph
+from test_mangled_files import WHOLE
 
 TABLES = ("nodes.parquet", "nodes.csv", "nodes.tsv", "nodes.csv.gz", "nodes.tsv.zst", "nodes.feather", "nodes.arrow")
 
@@ -269,145 +264,6 @@ def test_a_small_file_that_unpacks_to_more_than_memory_is_refused(tmp_path, monk
     assert path.stat().st_size < 2_000_000
     with pytest.raises(TooLargeError, match=r"unpacks to .* or more, but only 4\.0 MB"):
         read_nodes(str(path), Wanted())
-
-
-def whole_files():
-    table = node_table(features(n_nodes=12))
-    made = {}
-    for name in ("parquet", "csv", "arrow"):
-        buffer = io.BytesIO()
-        if name == "parquet":
-            parquet.write_table(table, buffer)
-        elif name == "csv":
-            csv.write_csv(table, buffer)
-        else:
-            feather.write_feather(table, buffer)
-        made[name] = buffer.getvalue()
-    made["csv.gz"] = gzip.compress(made["csv"])
-    for name, save in (("npy", np.save), ("npz", np.savez_compressed)):
-        buffer = io.BytesIO()
-        save(buffer, features(n_nodes=12))
-        made[name] = buffer.getvalue()
-    return made
-
-
-WHOLE = whole_files()
-
-
-def whole_edge_files():
-    index = ring(12)
-    adjacency = sparse.coo_array((np.linspace(0.5, 2, 12), tuple(index)), shape=(12, 12))
-    weights = pa.array(np.linspace(0.5, 2, 12))
-    made = {}
-    for name, table in (("ids", edge_table(index)), ("rows", edge_table(index, ids=False))):
-        for suffix, write_as in (("parquet", parquet.write_table), ("csv", csv.write_csv)):
-            buffer = io.BytesIO()
-            write_as(table.append_column("weight", weights), buffer)
-            made[f"{name}.{suffix}"] = buffer.getvalue()
-    made["ids.csv.gz"] = gzip.compress(made["ids.csv"])
-    for name, save, content in (
-        ("sparse.npz", sparse.save_npz, adjacency.tocsr()),
-        ("sparse.mtx", mmwrite, adjacency),
-        ("pair.npy", np.save, index),
-    ):
-        buffer = io.BytesIO()
-        save(buffer, content)
-        made[name] = buffer.getvalue()
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, edge_index=index)
-    made["pair.npz"] = buffer.getvalue()
-    return made
-
-
-WHOLE_EDGES = whole_edge_files()
-
-
-def mangled(data, whole):
-    content = bytearray(whole)
-    for _ in range(data.draw(st.integers(1, 4))):
-        place = data.draw(st.integers(0, len(content)))
-        match data.draw(st.sampled_from(["cut", "flip", "insert", "drop"])):
-            case "cut":
-                content = content[:place]
-            case "flip" if place < len(content):
-                content[place] ^= data.draw(st.integers(1, 255))
-            case "insert":
-                content[place:place] = data.draw(st.binary(min_size=1, max_size=20))
-            case _:
-                del content[place : place + 5]
-    return bytes(content)
-
-
-@settings(max_examples=150)
-@given(data=st.data(), kind=st.sampled_from(sorted(WHOLE)))
-def test_mangled_files_give_a_table_or_a_clear_error(tmp_path_factory, data, kind):
-    path = tmp_path_factory.getbasetemp() / f"mangled.{kind}"
-    path.write_bytes(mangled(data, WHOLE[kind]))
-    try:
-        nodes = read_nodes(str(path), Wanted())
-    except pcfi.PcfiError as error:
-        said = str(error)
-    else:
-        said = " ".join(nodes.channels)
-        assert nodes.table.num_rows > 0
-    assert said
-    assert "\n" not in said
-
-
-def graph_of(path, nodes):
-    """The graph of an edge file, as `pcfi impute` makes it."""
-    edges = edge_files.read_edges(str(path), nodes, None, None, None)
-    assert edge_files.described(edges, str(path))
-    graph = edges.graph
-    if is_frame(graph):
-        ids = Ids.of_rows() if nodes.id is None else Ids.of(open_frame(nodes.table, "nodes"), nodes.id)
-        graph = read_edges(graph, ids, **edges.options)
-    return pcfi.prepare_graph(graph, 12)
-
-
-def mapped_graph_of(path, nodes):
-    """The same within a budget."""
-    ids = None if nodes.id is None or path.suffix == ".npy" else nodes.table[nodes.id]
-    return build_graph(path, path.with_name("mangled-graph"), n_nodes=12, ids=ids, overwrite=True)
-
-
-@pytest.mark.parametrize("kind", sorted(WHOLE_EDGES))
-def test_whole_edge_files_are_read_alike_with_and_without_a_budget(tmp_path, kind):
-    (tmp_path / kind).write_bytes(WHOLE_EDGES[kind])
-    nodes = Nodes(node_table(features(n_nodes=12)), "id" if kind.startswith("ids") else None, [])
-    whole = graph_of(tmp_path / kind, nodes)
-    assert whole.n_edges == 12
-    if kind.split(".")[-1] not in ("npz", "mtx"):
-        mapped = mapped_graph_of(tmp_path / kind, nodes)
-        assert np.array_equal(mapped.indices, whole.indices)
-        assert np.array_equal(mapped.weights_as(np.float64), whole.weights_as(np.float64))
-
-
-@settings(max_examples=250)
-@given(data=st.data(), kind=st.sampled_from(sorted(WHOLE_EDGES)))
-def test_mangled_edge_files_give_a_graph_or_a_clear_error(tmp_path_factory, data, kind):
-    path = tmp_path_factory.getbasetemp() / f"mangled-{kind}"
-    path.write_bytes(mangled(data, WHOLE_EDGES[kind]))
-    nodes = Nodes(node_table(features(n_nodes=12)), "id" if kind.startswith("ids") else None, [])
-    readers = [graph_of] if kind.split(".")[-1] in ("npz", "mtx") else [graph_of, mapped_graph_of]
-    for read in readers:
-        try:
-            graph = read(path, nodes)
-        except pcfi.PcfiError as error:
-            said = str(error)
-        else:
-            said = repr(graph)
-            assert graph.n_nodes == 12
-            assert np.isfinite(graph.degree).all()
-        assert said
-        assert "\n" not in said
-
-
-@pytest.mark.parametrize(("end", "words"), [(b"1 2 5E", "ends within a line"), (b"1 2 5\0E-1\n", "is no text")])
-def test_matrix_market_files_that_crash_their_reader_are_refused(tmp_path, end, words):
-    (tmp_path / "e.mtx").write_bytes(b"%%MatrixMarket matrix coordinate real general\n%\n12 12 12\n" + end)
-    with pytest.raises(FileError, match=words):
-        edge_files.read_edges(str(tmp_path / "e.mtx"), Nodes(node_table(features()), None, []), None, None, None)
 
 
 def test_what_is_written_appears_whole_or_not_at_all(tmp_path):
