@@ -110,7 +110,7 @@ def test_reliability_says_what_intervals_and_expected_errors_were_worth(evaluati
     assert one.covered == pytest.approx(sum(at.cells * at.covered for at in one.by_hops) / found.n_hidden)
     assert 0.8 < one.covered <= 1
     expected = [part.expected for part in one.bins]
-    assert expected == sorted(expected)
+    assert (np.diff(expected) > 0).all()  # equal ones are together
     actual = sum(part.cells * part.actual for part in one.bins) / found.n_hidden
     assert actual == pytest.approx(found.methods[2].scores["mae"])
     assert "intervals for 90% cover" in repr(found)

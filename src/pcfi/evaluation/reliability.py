@@ -97,12 +97,17 @@ def reliability_of(method: str, claims: Claims, back: float) -> Reliability:
 
 
 def _bins(claims: Claims, back: float) -> tuple[ErrorBin, ...]:
-    """Bins of about equally many cells, from small to large expected errors."""
-    order = np.argsort(claims.expected, kind="stable")
-    parts = [part for part in np.array_split(order, MOST_BINS) if len(part)]
+    """Bins of about equally many cells, from small to large expected errors; equal ones are in one bin."""
+    if not len(claims.expected):
+        return ()
+    ends = np.unique(np.quantile(claims.expected, np.arange(1, MOST_BINS) / MOST_BINS, method="lower"))
+    places = np.searchsorted(ends, claims.expected)
+    counts = np.bincount(places)
+    expected, actual = (np.bincount(places, weights=one) for one in (claims.expected, claims.actual))
     return tuple(
-        ErrorBin(back * float(claims.expected[part].mean()), back * float(claims.actual[part].mean()), len(part))
-        for part in parts
+        ErrorBin(back * float(expected[place] / cells), back * float(actual[place] / cells), int(cells))
+        for place, cells in enumerate(counts)
+        if cells
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from pcfi.errors import counted
 from pcfi.report.chart import Chart, axis, bar, layered, percent, single
 from pcfi.report.error_charts import coverage, errors, errors_by_hops, expected_errors
 from pcfi.report.facts import ChannelFacts, Facts, Picture
@@ -144,7 +145,7 @@ def _distributions(facts: Facts) -> Chart | None:
     chosen = _most_telling(shown)
     words = "Distribution of the known values of a channel, and of the values filled in."
     if len(shown) < len(facts.channels):
-        words += f" The {len(shown)} channels with the most missing cells can be chosen."
+        words += f" To choose from: {counted(len(shown), 'channel')} of numbers with the most missing cells."
     values = [
         {"channel": place, "from": low, "to": high, "kind": kind, "share": count / max(1, sum(counts))}
         for place, one in enumerate(shown)

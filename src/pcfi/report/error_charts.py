@@ -71,23 +71,24 @@ def expected_errors(facts: Facts) -> Chart | None:
     if found is None:
         return None
     words = (
-        "Hidden cells by the error that was expected of them, ten groups from small to large: on the dashed line the "
-        "mean error is as large as expected."
+        "Hidden cells in groups by the error that was expected of them: on the dashed line the mean error is as large "
+        "as expected."
     )
     values = [{"expected": one.expected, "actual": one.actual, "cells": one.cells} for one in found.bins]
     top = max(max(one.expected, one.actual) for one in found.bins) or 1.0
-    place: dict[str, Any] = {"scale": {"domain": [0, top], "nice": True}}
-    encoding = {
+    place: dict[str, Any] = {"scale": {"domain": [0, top], "nice": True}, "axis": {"tickCount": 5}}
+    ends = {
         "x": axis("expected", "quantitative", "expected absolute error", **place),
         "y": axis("actual", "quantitative", "mean absolute error", **place),
+    }
+    encoding = ends | {
         "tooltip": [
             axis("expected", "quantitative", "expected", format=".4f"),
             axis("actual", "quantitative", "actual", format=".4f"),
             axis("cells", "quantitative", "hidden cells", format=","),
-        ],
+        ]
     }
     points = {"mark": {"type": "line", "point": {"size": 60}, "tooltip": True}, "encoding": encoding}
-    ends = {"x": axis("expected", "quantitative", None), "y": axis("actual", "quantitative", None)}
     ideal = {
         "data": {"values": [{"expected": 0, "actual": 0}, {"expected": top, "actual": top}]},
         "mark": {"type": "line", "strokeDash": [4, 4], "color": "gray", "aria": False},
