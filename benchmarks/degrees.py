@@ -9,7 +9,7 @@ from tuning import TABLES, data, known_cells
 import pcfi
 from pcfi.degrees import DegreeScale, growth
 from pcfi.problem import read_problem
-from pcfi.tuning.moments import LEVELS, fit, moments_of
+from pcfi.tuning.moments import LEVELS, Places, fit, moments_of
 from pcfi.tuning.trials import Whole
 
 POWERS = (0.0, 0.25, 0.5, 0.75)
@@ -33,7 +33,7 @@ def measured(name: str) -> dict[str, Any]:
         scale.multiply(problem, filled)
         levels = np.minimum(result.hops[missing], LEVELS - 1).astype(np.int64)
         diffused = ((filled - means) / units)[missing]
-        kappa = fit(moments_of(levels, np.ones(len(levels)), diffused, np.zeros_like(diffused), wanted)).kappa
+        kappa = fit(moments_of(Places.together(levels), diffused, np.zeros_like(diffused), wanted)).kappa
         return float(np.sqrt(np.mean((wanted - kappa[levels] * diffused) ** 2)))
 
     propagated = (pcfi.impute(hidden, graph, method="fp").values - features) / units

@@ -51,7 +51,7 @@ def oracle(hidden: np.ndarray, features: np.ndarray, graph: Any, units: np.ndarr
     """RMSE of the best alpha, beta and reliability by hops for someone who sees the truth."""
     from pcfi.problem import read_problem
     from pcfi.tuning.means import shrunken_means, sums_of_squares
-    from pcfi.tuning.moments import LEVELS, fit, moments_of
+    from pcfi.tuning.moments import LEVELS, Places, fit, moments_of
 
     missing = np.isnan(hidden)
     problem = read_problem(hidden, graph)
@@ -64,27 +64,39 @@ def oracle(hidden: np.ndarray, features: np.ndarray, graph: Any, units: np.ndarr
         levels = np.minimum(plain.hops[missing], LEVELS - 1).astype(np.int64)
         diffused = ((plain.values - means) / units)[missing].astype(np.float64)
         received = ((shared.values - plain.values) / units)[missing].astype(np.float64)
-        found = fit(moments_of(levels, np.ones(len(levels)), diffused, received, wanted))
+        found = fit(moments_of(Places.together(levels), diffused, received, wanted))
         error = wanted - found.kappa[levels] * (diffused + found.beta * received)
         best = min(best, float(np.sqrt(np.mean(error**2))))
     return best
 
 
+def rivals_run(name: str, kind: str, rate: float, seed: int) -> dict[str, Any]:
+    features, graph, units = data(name)
+    hidden = np.where(known_cells(features.shape, kind, rate, seed), features, np.float32(np.nan))
+    plain = {method: pcfi.impute(hidden, graph, method=method).values for method in PLAIN}
+    errors = {method: rmse(values, features, np.isnan(hidden), units) for method, values in plain.items()}
+    return {"oracle": oracle(hidden, features, graph, units), **errors}
+
+
+def rmse(values: np.ndarray, truth: np.ndarray, cells: np.ndarray, units: np.ndarray) -> float:
+    return float(np.sqrt(np.mean(((values - truth) / units)[cells].astype(np.float64) ** 2)))
+
+
 def values_run(name: str, kind: str, rate: float, seed: int) -> dict[str, Any]:
+    """What was tuned; what it is compared with, which changes less often, is kept apart."""
     from scipy.stats import spearmanr
 
+    key = f"{name}, {kind}, {rate}, {seed}"
+    if key not in kept("rivals"):
+        keep("rivals", key, rivals_run(name, kind, rate, seed))
     features, graph, units = data(name)
     known = known_cells(features.shape, kind, rate, seed)
     hidden = np.where(known, features, np.float32(np.nan))
     missing = ~known
-
-    def error(values: np.ndarray) -> float:
-        return float(np.sqrt(np.mean(((values - features) / units)[missing].astype(np.float64) ** 2)))
-
-    plain = {method: error(pcfi.impute(hidden, graph, method=method).values) for method in PLAIN}
     result = pcfi.impute(hidden, graph)
-    row = {"tuned": error(result.values), "oracle": oracle(hidden, features, graph, units), **plain}
+    row = {"tuned": rmse(result.values, features, missing, units), **kept("rivals")[key]}
     row |= {"alpha": result.alpha, "beta": result.beta, "expected": result.tuning.error}
+    row |= {"least trust": float(result.tuning.trust.min()), "most trust": float(result.tuning.trust.max())}
     if result.expected_error is None:
         return row | dict.fromkeys(CALIBRATION)
     low, high = result.interval(0.9)
@@ -218,7 +230,16 @@ def summary_of_cost(runs: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-SUMMARIES = {"values": summary_of_values, "downstream": summary_of_downstream, "cost": summary_of_cost}
+def summary_of_rivals(runs: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"runs": len(runs)}]
+
+
+SUMMARIES = {
+    "values": summary_of_values,
+    "rivals": summary_of_rivals,
+    "downstream": summary_of_downstream,
+    "cost": summary_of_cost,
+}
 
 
 def run_piece(part: str, name: str, kind: str, number: float | int) -> None:

@@ -81,7 +81,7 @@ def test_channels_of_zeros_do_not_make_intervals_narrow_for_the_others():
     cells = Errors(np.ones(3000, dtype=int), silent.astype(int), silent, errors, errors)
     folds = [cells.at(np.arange(3000) % 3 == part) for part in range(3)]
     found = calibrate(folds, channels_of([[0.0, 1.0], [0.0, 0.0]]), np.ones(2))
-    wide, narrow = found.half_widths(1, 0.9)[1] * found.reach
+    wide, narrow = found.half_widths(1, 0.9)[1] * found.reach(0.9)
     assert wide == pytest.approx(1.645, rel=0.1)
     assert narrow < 0.05
 

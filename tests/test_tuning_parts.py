@@ -1,6 +1,7 @@
 """What tuning hides, and what it learns from that: means, reliability, beta."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import pcfi
 from pcfi.problem import read_problem
 from pcfi.tuning.hiding import make_folds
 from pcfi.tuning.means import PRIORS, shrunken_means, sums_of_squares
-from pcfi.tuning.moments import LEVELS, Moments, fit, moments_of
+from pcfi.tuning.moments import LEVELS, Moments, Places, fit, moments_of
 from pcfi.tuning.trials import Whole
 from smooth_features import hidden_at, ring, smooth
 
@@ -124,7 +125,7 @@ def cells(rng, size=600):
 
 def test_reliability_and_beta_are_the_best_of_all():
     levels, diffused, received, wanted = cells(np.random.default_rng(0), 60_000)
-    found = fit(moments_of(levels, np.ones(len(levels)), diffused, received, wanted))
+    found = fit(moments_of(Places.together(levels), diffused, received, wanted))
     assert (np.diff(found.kappa[1:]) <= 0).all()
     assert found.kappa[0] == 1
     assert found.kappa.min() >= 0
@@ -143,8 +144,8 @@ def test_reliability_of_what_is_noise_is_small_and_of_the_truth_is_one():
     rng = np.random.default_rng(0)
     levels, wanted = rng.integers(1, 4, size=5000), rng.normal(size=5000)
     none = np.zeros(5000)
-    noise = fit(moments_of(levels, np.ones(5000), rng.normal(size=5000), none, wanted))
-    truth = fit(moments_of(levels, np.ones(5000), wanted, none, wanted))
+    noise = fit(moments_of(Places.together(levels), rng.normal(size=5000), none, wanted))
+    truth = fit(moments_of(Places.together(levels), wanted, none, wanted))
     assert noise.kappa[1:4].max() < 0.05
     assert truth.kappa[1:4].min() > 0.99
 
@@ -152,8 +153,9 @@ def test_reliability_of_what_is_noise_is_small_and_of_the_truth_is_one():
 def test_few_units_are_followed_less_than_many():
     levels, _, _, wanted = cells(np.random.default_rng(0), 60)
     none = np.zeros(60)
-    few = fit(moments_of(levels, np.full(60, 2 / 60), wanted, none, wanted))
-    many = fit(moments_of(levels, np.ones(60), wanted, none, wanted))
+    places = Places.together(levels)
+    few = fit(moments_of(replace(places, unit=np.full(60, 2 / 60)), wanted, none, wanted))
+    many = fit(moments_of(places, wanted, none, wanted))
     assert few.kappa[1] < 0.8 < 0.95 < many.kappa[1]
 
 
@@ -172,6 +174,6 @@ def test_what_few_nodes_say_is_not_followed_against_the_other_folds():
 
 
 def test_without_anything_to_go_by_nothing_is_kept():
-    empty = fit(Moments(*(np.zeros(LEVELS) for _ in range(7))))
+    empty = fit(Moments(*(np.zeros((LEVELS, 1)) for _ in range(8))))
     assert empty.beta == 0
     assert (empty.kappa[1:] == 0).all()

@@ -151,7 +151,7 @@ def _fill(problem: Problem, resolved: Resolved) -> Filled:
         scale.multiply(problem, filled.values)
     if settings.method == "pcfi" and settings.objective == "values" and tuning is not None and filled.hops is not None:
         kept = tuning.kappa_by_code(filled.hops.n_levels, unreachable=0.0 if settings.unreachable == "mean" else 1.0)
-        engine.shrink(filled.hops, kept, tuning.means.values, filled.values)
+        engine.shrink(filled.hops, kept, tuning.trust, tuning.means.values, filled.values)
     return filled
 
 

@@ -111,5 +111,6 @@ def _share(filled: Array, hops: Array, alpha: float, mean: Array, mixing: Array)
 
 def _draw(filled: Array, hops: Array, tuning: Tuning) -> Array:
     """Calibrated values; unreachable cells stay as they are."""
-    kept = np.where(hops == UNREACHABLE, 1.0, tuning.kappa[np.minimum(hops, len(tuning.kappa) - 1)])
+    kappa = tuning.kappa[np.minimum(hops, len(tuning.kappa) - 1)]
+    kept = np.where((hops == UNREACHABLE) | (hops == 0), 1.0, np.minimum(kappa * tuning.trust, 1.0))
     return np.asarray(tuning.means.values + kept * (filled - tuning.means.values))

@@ -95,6 +95,14 @@ class Problem:
         return self.channels.low.dtype
 
     @property
+    def columns(self) -> Array:
+        """Number of the column that each channel belongs to; a column of categories is several channels."""
+        n_channels = self.values.shape[1]
+        starts = np.zeros(n_channels, dtype=np.int64)
+        starts[self.leading] = 1
+        return np.cumsum(starts) - 1
+
+    @property
     def n_missing(self) -> int:
         """Number of missing cells."""
         n_known = self.channels.n_known[self.leading]

@@ -134,7 +134,7 @@ class Imputation:
                 "or objective='values', method 'pcfi' and enough known cells"
             )
         widths = self._calibration.half_widths(self._hops.n_levels, coverage)
-        half = self._in_units(widths, self._calibration.reach, self._hops)
+        half = self._in_units(widths, self._calibration.reach(coverage), self._hops)
         return self._wrap(self._filled - half), self._wrap(self._filled + half)
 
     def _in_units(self, by_code: Array, scale: Any, hops: Hops) -> Any:

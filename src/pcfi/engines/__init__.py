@@ -53,8 +53,12 @@ class Engine(Protocol):
     def place_unreachable(self, hops: Hops, fill: Array, out: Array) -> None:
         """Put the number `fill` has for each channel into its unreachable cells."""
 
-    def shrink(self, hops: Hops, kept: Array, means: Array, out: Array) -> None:
-        """Draw cells towards the mean of their channel; `kept` says by hops code how much of the distance stays."""
+    def shrink(self, hops: Hops, kept: Array, trust: Array, means: Array, out: Array) -> None:
+        """Draw cells towards the mean of their channel.
+
+        `kept` says by hops code how much of the distance stays; where cells are neither known nor unreachable, times
+        the trust in the channel, and at most all of it.
+        """
 
     def channel_means(self, out: Array) -> Array:
         """Mean of each channel over all nodes, NaN left out, as a float64 array."""

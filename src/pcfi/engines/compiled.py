@@ -81,15 +81,20 @@ class CompiledEngine:
         for channel in np.flatnonzero(hops.n_unreachable[hops.patterns]):
             out[hops.codes[:, hops.patterns[channel]] > hops.n_levels, channel] = fill[channel]
 
-    def shrink(self, hops: Hops, kept: Array, means: Array, out: Array) -> None:
+    def shrink(self, hops: Hops, kept: Array, trust: Array, means: Array, out: Array) -> None:
         """A block of rows at a time, small enough for the cache."""
+        alike = bool((trust == 1).all())
         size = max(1, CELLS_AT_A_TIME // max(out.shape[1], 1))
         one_pattern = hops.codes.shape[1] == 1
         for start in range(0, len(out), size):
             rows = slice(start, start + size)
-            share_kept = kept[np.minimum(hops.codes[rows], hops.n_levels + 1)]
+            codes = np.minimum(hops.codes[rows], hops.n_levels + 1)
             if not one_pattern:
-                share_kept = share_kept[:, hops.patterns]
+                codes = codes[:, hops.patterns]
+            share_kept = kept[codes]
+            if not alike:
+                filled = (codes > 0) & (codes <= hops.n_levels)
+                share_kept = np.where(filled, np.minimum(share_kept * trust, 1.0), share_kept)
             drawn = out[rows] - means
             drawn *= share_kept
             drawn += means

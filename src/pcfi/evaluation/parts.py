@@ -41,10 +41,8 @@ class Part:
 
 def parts_of(folds: list[Fold], problem: Problem) -> list[Part]:
     """Split the cells of each fold; the channels of a column of categories are hidden together."""
-    n_channels = problem.values.shape[1]
-    starts = np.arange(n_channels)[problem.leading]
-    widths = np.diff(starts, append=n_channels)
-    columns = np.repeat(np.arange(len(starts)), widths)
+    columns = problem.columns
+    widths = np.bincount(columns)
     is_number = (widths == 1)[columns]
     some = any(is_number[fold.channels].any() for fold in folds)
 

@@ -6,11 +6,12 @@ tell how large it will be: the channel, by the mean error of its hidden cells, a
 are few. The score of a hidden cell is its error over what the other folds would have expected; an interval is the
 expected error times a quantile of the scores of cells with about as many hops (split conformal prediction). With few
 hidden nodes even that quantile is uncertain, so it is taken as high as needed for the intervals of each fold, made from
-the others, to cover what they should.
+the others, to cover what they should. Errors of ages are spread otherwise than those of zeros and ones, so a channel
+with many hidden cells has the quantile times a factor of its own.
 
-Channels whose known values are all 0 stand aside: nearly all their cells are 0 and filled exactly, and would make the
-quantile small for all others. They have one expected error together. About a channel without a known value nothing can
-be learned: its intervals have no end.
+Steady channels, whose known values are all 0 (or all equal), stand aside: nearly all their cells are filled exactly,
+and would make the quantile small for all others. They have one expected error together. About a channel without a
+known value nothing can be learned: its intervals have no end.
 """
 
 from collections.abc import Sequence
@@ -29,18 +30,26 @@ PRIOR_CELLS = 10.0  # that say "as everywhere" about the error of a channel, and
 CELLS_IN_GROUP = 500  # for a number of hops to have quantiles of its own
 MOST_SCORES = 10_000  # kept of a group in a fold, evenly spaced in rank
 CAUTION = np.linspace(0.0, 1.0, 21)
+EQUAL_VALUES = 5  # that make a channel steady, if they are not 0
+CELLS_IN_CHANNEL = 100  # for a channel to have quantiles of its own
+LEAST_FACTOR = 0.1  # of those: a channel of which nearly all cells are filled exactly has a width all the same
+
+
+def is_steady(channels: Channels) -> Array:
+    """Channels whose known values are all 0, or all equal and not too few."""
+    return channels.silent | (channels.constant & (channels.n_known >= EQUAL_VALUES))
 
 
 @dataclass(frozen=True, eq=False)
 class Errors:
     """Errors in the hidden cells of a fold, in units of the channels' spreads: of the method, and of the mean.
 
-    Levels are hops, LEVELS - 1 at most; `silent` tells whether all that the fold leaves known of the channel is 0.
+    Levels are hops, LEVELS - 1 at most; `steady` tells whether all that the fold leaves known of the channel is equal.
     """
 
     levels: Array
     channels: Array
-    silent: Array
+    steady: Array
     absolute: Array
     of_mean: Array
 
@@ -54,7 +63,7 @@ class Errors:
         return cls(*map(np.concatenate, zip(*(fold._parts() for fold in folds), strict=True)))
 
     def _parts(self) -> tuple[Array, ...]:
-        return (self.levels, self.channels, self.silent, self.absolute, self.of_mean)
+        return (self.levels, self.channels, self.steady, self.absolute, self.of_mean)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +97,8 @@ class Calibration:
         Which scores a number of hops goes by.
     scores : list, one per group, of lists, one per fold, of ndarray
         Error over expected error of hidden cells, sorted.
+    shapes : Shapes
+        How these are distributed in channels that have many of them.
     """
 
     scale: Array
@@ -96,6 +107,7 @@ class Calibration:
     unreachable: float
     groups: Array
     scores: list[list[Array]]
+    shapes: "Shapes"
 
     def factors(self, n_levels: int) -> Array:
         """Factor by hops code, as in `Hops.codes`: 0 for known cells; the last entry is for unreachable ones."""
@@ -111,32 +123,80 @@ class Calibration:
         widths[-1] = max(widths[-1], np.finfo(np.float64).tiny)  # so that it has no end in a channel without one
         return np.asarray(widths)
 
-    @property
-    def reach(self) -> Array:
+    def reach(self, coverage: float) -> Array:
         """What half a width is to be multiplied with, by channel."""
-        return np.where(self.unseen, np.inf, self.scale)
+        return np.where(self.unseen, np.inf, self.scale * self.shapes.factors(coverage))
+
+
+@dataclass(frozen=True, eq=False)
+class Shapes:
+    """Percentiles of the scores of all hidden cells, and of those of channels with many.
+
+    Attributes
+    ----------
+    of_all : ndarray
+        One per percentile.
+    of_channels : ndarray
+        One row per channel that has percentiles of its own.
+    rows : ndarray of int, one per channel
+        Its row; -1 if there is none.
+    """
+
+    of_all: Array
+    of_channels: Array
+    rows: Array
+
+    @classmethod
+    def of(cls, channels: Array, scores: Array, n_channels: int) -> "Shapes":
+        """The percentiles of scores, given the channel of each."""
+        counts = np.bincount(channels, minlength=n_channels)
+        own = np.flatnonzero(counts >= CELLS_IN_CHANNEL) if n_channels > 1 else np.empty(0, dtype=np.int64)
+        rows = np.full(n_channels, -1)
+        rows[own] = np.arange(len(own))
+        order = np.lexsort((scores, channels))
+        starts = np.cumsum(counts) - counts
+        return cls(
+            _percentiles(np.sort(scores), np.zeros(1, dtype=np.int64), np.array([len(scores)]))[0],
+            _percentiles(scores[order], starts[own], counts[own]),
+            rows,
+        )
+
+    def factors(self, coverage: float) -> Array:
+        """What the quantile of all cells is to be multiplied with, by channel."""
+        place = min(int(np.ceil(100 * coverage)), 100)
+        own = np.append(self.of_channels[:, place], self.of_all[place])[self.rows]
+        of_all = float(self.of_all[place])
+        return np.maximum(own / of_all, LEAST_FACTOR) if of_all > 0 else np.ones(len(self.rows))
+
+
+def _percentiles(ordered: Array, starts: Array, counts: Array) -> Array:
+    """Conformal quantiles at 0, 1, ... 100 % of parts of an array that are in order, one row per part."""
+    place = np.ceil((counts[:, None] + 1) * np.arange(101) / 100).astype(np.int64) - 1
+    return np.asarray(ordered[starts[:, None] + np.clip(place, 0, counts[:, None] - 1)])
 
 
 def calibrate(folds: Sequence[Errors], channels: Channels, spread: Array) -> Calibration:
     """Learn from the folds; `channels` and their spreads are those of the whole problem."""
-    silent = Errors.joined(folds).at(np.concatenate([fold.silent for fold in folds]))
-    heard = [fold.at(~fold.silent) for fold in folds if not fold.silent.all()]
-    folds = heard if len(heard) > 1 else folds
+    steady = Errors.joined(folds).at(np.concatenate([fold.steady for fold in folds]))
+    varied = [fold.at(~fold.steady) for fold in folds if not fold.steady.all()]
+    folds = varied if len(varied) > 1 else folds
     total, n_channels = Errors.joined(folds), len(spread)
     expected = _expect(total, n_channels)
     of_mean = total.of_mean.sum() / expected.per_channel[total.channels].sum()
     unreachable = max(float(of_mean), float(expected.by_hops[-1]))
     groups = _groups(np.bincount(total.levels, minlength=LEVELS))
     scores: list[list[Array]] = [[] for _ in range(int(groups.max()) + 1)]
+    relative = []
     for own in folds:
         others = _expect(Errors.joined([fold for fold in folds if fold is not own]), n_channels)
-        relative = own.absolute / others.of(own)
+        relative.append(own.absolute / others.of(own))
         group = groups[own.levels]
         for number, kept in enumerate(scores):
-            kept.append(_thinned(np.sort(relative[group == number])))
-    of_silent = _drawn(silent.absolute.sum(), len(silent.absolute), expected.overall)
-    scale = np.where(channels.silent, of_silent, expected.per_channel) * spread
-    return Calibration(scale, channels.n_known == 0, expected.by_hops, unreachable, groups, scores)
+            kept.append(_thinned(np.sort(relative[-1][group == number])))
+    of_steady = _drawn(steady.absolute.sum(), len(steady.absolute), expected.overall)
+    scale = np.where(is_steady(channels), of_steady, expected.per_channel) * spread
+    shapes = Shapes.of(total.channels, np.concatenate(relative), n_channels)
+    return Calibration(scale, channels.n_known == 0, expected.by_hops, unreachable, groups, scores, shapes)
 
 
 def _expect(errors: Errors, n_channels: int) -> Expected:

@@ -15,7 +15,7 @@ from pcfi.tuning.calibration import Calibration, Errors, calibrate
 from pcfi.tuning.hiding import make_folds
 from pcfi.tuning.means import Means, shrunken_means
 from pcfi.tuning.metrics import Metric
-from pcfi.tuning.moments import LEVELS, PRIOR_UNITS, Fit, Moments, fit
+from pcfi.tuning.moments import ALIKE, LEVELS, PRIOR_UNITS, Fit, Moments, fit
 from pcfi.tuning.result import Tried, Tuning
 from pcfi.tuning.trials import Bench, Trial, Whole, prepare_bench, try_alpha
 
@@ -25,6 +25,9 @@ ALPHAS = (0.1, 0.3, 0.6, 0.9)  # with 1 channels cannot share, and otherwise it 
 FOLDS = 3  # each costs a diffusion per alpha
 FEWEST_UNITS = 5  # hidden nodes (cells, where cells are missing one by one) below which nothing can be learned
 FINALISTS = 2  # alphas that are tried on all folds
+PRIOR_CELLS = (300.0, 60.0, 12.0)  # of a column that are trusted like those of all columns
+FEWEST_CELLS = 20  # that must be hidden of a column to tell it apart from others
+WORTHWHILE = 0.99  # of the squared error that is left if columns are told apart
 CAUTIOUS_UNITS = (8.0, 32.0)  # instead of PRIOR_UNITS: what few hidden units say is followed less far
 DEFAULT_ALPHA, DEFAULT_BETA = 0.5, 0.1
 
@@ -77,6 +80,7 @@ def choose(problem: Problem, wishes: Wishes, rng: "np.random.Generator") -> Tuni
         alpha=best.alpha,
         beta=best.fit.beta,
         kappa=best.fit.kappa,
+        trust=best.fit.trust[problem.columns],
         center=False,
         metric=wishes.metric.name,
         error=best.error,
@@ -131,7 +135,11 @@ def _race_divided(
 
 def _clearly_better(rival: Judged, best: Judged) -> bool:
     """Whether the error of a rival is smaller on the folds by more than the standard error of the difference."""
-    gain = best.by_fold - rival.by_fold
+    return _clearly_smaller(rival.by_fold, best.by_fold)
+
+
+def _clearly_smaller(rival: Array, best: Array) -> bool:
+    gain = best - rival
     return bool(gain.mean() > gain.std(ddof=1) / np.sqrt(len(gain)))
 
 
@@ -152,7 +160,9 @@ def prepare_benches(
     """The folds, with what their trials share."""
     folds = make_folds(problem, rng, most=FOLDS)
     benches = [prepare_bench(fold, whole, progress=progress) for fold in folds]
-    return [bench for bench in benches if len(bench.wanted)]
+    benches = [bench for bench in benches if len(bench.wanted)]
+    levels = min(LEVELS, 1 + max((int(bench.places.levels.max()) for bench in benches), default=0))
+    return [bench.up_to(levels) for bench in benches]
 
 
 def judge(benches: list[Bench], trials: list[Trial], wishes: Wishes, prior_units: float = PRIOR_UNITS) -> Judged:
@@ -160,15 +170,37 @@ def judge(benches: list[Bench], trials: list[Trial], wishes: Wishes, prior_units
     moments = [bench.moments(trial) for bench, trial in zip(benches, trials, strict=True)]
     total = _total(moments)
     beta = wishes.beta if trials[0].alpha < 1 else 0.0
-    filled = []
-    for bench, trial, own in zip(benches, trials, moments, strict=True):
-        found = fit(total - own, beta, prior_units)
-        reliability = found.kappa[np.minimum(bench.levels, LEVELS - 1)]
-        filled.append(reliability * (trial.diffused + found.beta * trial.received))
+    prior_cells, fits = _fits_without_own(moments, total, beta, prior_units)
+    filled = [
+        bench.places.kept(found) * (trial.diffused + found.beta * trial.received)
+        for bench, trial, found in zip(benches, trials, fits, strict=True)
+    ]
     compared = [bench.compared(values) for bench, values in zip(benches, filled, strict=True)]
     error, deviation = wishes.metric.over(compared)
     by_fold = np.array([wishes.metric.of(*one) for one in compared])
-    return Judged(trials[0].alpha, fit(total, beta, prior_units), filled, by_fold, error, deviation)
+    found = fit(total, beta, prior_units, prior_cells)
+    return Judged(trials[0].alpha, found, filled, by_fold, error, deviation)
+
+
+def _fits_without_own(
+    moments: list[Moments], total: Moments, beta: float | None, prior_units: float
+) -> tuple[float, list[Fit]]:
+    """How many cells of a column are to be trusted like those of all columns, and for each fold what the others teach.
+
+    Columns are told apart only if that makes the error on the folds clearly smaller, and by enough.
+    """
+
+    def fitted(prior_cells: float) -> tuple[float, list[Fit], Array]:
+        fits = [fit(total - own, beta, prior_units, prior_cells) for own in moments]
+        return prior_cells, fits, np.array([own.error(found) for own, found in zip(moments, fits, strict=True)])
+
+    alike, fits, errors = fitted(ALIKE)
+    cells = total.cells.sum(axis=0)
+    if len(cells) > 1 and cells.max() >= FEWEST_CELLS:
+        apart, rivals, theirs = min(map(fitted, PRIOR_CELLS), key=lambda one: float(one[2].mean()))
+        if _clearly_smaller(theirs, errors) and theirs.mean() < WORTHWHILE * errors.mean():
+            return apart, rivals
+    return alike, fits
 
 
 def _total(moments: list[Moments]) -> Moments:
@@ -181,9 +213,9 @@ def _total(moments: list[Moments]) -> Moments:
 def _calibration(problem: Problem, whole: Whole, benches: list[Bench], filled: list[Array]) -> Calibration:
     errors = []
     for bench, values in zip(benches, filled, strict=True):
-        ratio, levels = bench.unit / bench.spread, np.minimum(bench.levels, LEVELS - 1)
+        ratio, levels = bench.unit / bench.spread, np.minimum(bench.places.levels, LEVELS - 1)
         parts = (np.abs(bench.wanted - values) * ratio, np.abs(bench.wanted) * ratio)
-        errors.append(Errors(levels, bench.fold.channels, bench.silent, *parts))
+        errors.append(Errors(levels, bench.fold.channels, bench.steady, *parts))
     return calibrate(errors, problem.channels, whole.spread)
 
 
@@ -191,7 +223,7 @@ def _lacking(benches: list[Bench]) -> str | None:
     """Why nothing can be learned, or None if something can."""
     if len(benches) < 2:
         return "the known cells are too few to hide some of them"
-    n_units = sum(float(bench.weight.sum()) for bench in benches)
+    n_units = sum(float(bench.places.unit.sum()) for bench in benches)
     if n_units < FEWEST_UNITS:
         return f"only {n_units:.0f} known nodes or cells can be hidden and reached, and {FEWEST_UNITS} are needed"
     if not any(bench.wanted.any() for bench in benches):
@@ -206,6 +238,7 @@ def _fallback(problem: Problem, wishes: Wishes, note: str) -> Tuning:
         alpha=DEFAULT_ALPHA if wishes.alpha is None else wishes.alpha,
         beta=DEFAULT_BETA if wishes.beta is None else wishes.beta,
         kappa=np.ones(LEVELS),
+        trust=np.ones(len(means)),
         center=False,
         metric=wishes.metric.name,
         error=float("nan"),

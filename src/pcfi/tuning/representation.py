@@ -30,6 +30,7 @@ def choose_representation(problem: Problem, settings: Settings) -> Tuning:
         alpha=float(alpha),
         beta=float(beta),
         kappa=np.ones(LEVELS),
+        trust=np.ones(problem.values.shape[1]),
         center=settings.center if decided else large,
         metric="rule",
         error=float("nan"),

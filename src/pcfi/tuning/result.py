@@ -44,6 +44,8 @@ class Tuning:
     kappa : ndarray
         Reliability by hops: how much of a filled cell's distance from its channel's mean is kept. 1 for known cells,
         and everywhere for a representation.
+    trust : ndarray
+        What that is multiplied by in each channel, up to 1 in all: some follow their neighbours, others do not.
     center : bool
         Whether the representation is better used with the channels' means subtracted.
     metric : str
@@ -68,6 +70,7 @@ class Tuning:
     alpha: float
     beta: float
     kappa: Array
+    trust: Array
     center: bool
     metric: str
     error: float
@@ -92,7 +95,7 @@ class Tuning:
         elif self.objective == "representation":
             facts.append(("center", str(self.center)))
         else:
-            shown = ", ".join(f"{value:.2f}" for value in self.kappa[1:7])
+            shown = ", ".join(map(self._shown, self.kappa[1:7]))
             unit = f"{self.metric}, channels in units of their range"
             facts += [("scaled", "by the square root of the degree")] if self.by_degree else []
             facts += [
@@ -103,6 +106,10 @@ class Tuning:
             ]
             facts += [("", _row(one)) for one in self.tried]
         return "Tuning\n" + "\n".join(f"  {name:<12}{text}" for name, text in facts)
+
+    def _shown(self, kappa: float) -> str:
+        least, most = (min(float(kappa * trust), 1.0) for trust in (self.trust.min(), self.trust.max()))
+        return f"{least:.2f}" if least == most else f"{least:.2f}-{most:.2f}"
 
     @property
     def options(self) -> dict[str, Any]:

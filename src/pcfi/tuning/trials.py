@@ -14,9 +14,10 @@ from pcfi.hops import Hops, count_hops
 from pcfi.parameters import Settings
 from pcfi.problem import Problem, survey
 from pcfi.solvers import FixedSteps, Solver, UntilSettled
+from pcfi.tuning.calibration import is_steady
 from pcfi.tuning.hiding import Fold
 from pcfi.tuning.means import ranges, shrunken_means, sums_of_squares
-from pcfi.tuning.moments import Moments, moments_of
+from pcfi.tuning.moments import LEVELS, Moments, Places, moments_of
 from pcfi.tuning.spreads import Typical, spreads
 
 Array = npt.NDArray[Any]
@@ -48,17 +49,15 @@ class Bench:
 
     Attributes
     ----------
-    levels : ndarray of int
-        Hops of each judged cell.
-    weight : ndarray
-        Its part of a hidden unit, so that the cells of a unit sum to about 1.
+    places : Places
+        Hops and column of each judged cell, and its part of a hidden unit, so that the cells of a unit sum to about 1.
     unit : ndarray
-        Range of its channel in the whole problem.
+        Range of the channel of each judged cell in the whole problem.
     spread : ndarray
         Spread of its channel: from what the fold leaves known where that is little, so that a hidden cell has no part
         in what its own error is measured in; else from all that is known, as it will be when missing cells are filled.
-    silent : ndarray of bool
-        Whether all of that is 0.
+    steady : ndarray of bool
+        Whether all that the fold leaves known of its channel is equal.
     mean : ndarray
         Mean of its channel from what the fold leaves known.
     wanted : ndarray
@@ -69,11 +68,10 @@ class Bench:
 
     fold: Fold
     hops: Hops
-    levels: Array
-    weight: Array
+    places: Places
     unit: Array
     spread: Array
-    silent: Array
+    steady: Array
     mean: Array
     wanted: Array
     factor: Any = 1.0
@@ -83,6 +81,10 @@ class Bench:
         fold, mask = self.fold, self.fold.problem.mask
         problem = replace(whole, mask=mask, channels=survey(whole.values, mask))
         return replace(self, fold=replace(fold, problem=problem), factor=scale.at(fold.nodes, fold.channels))
+
+    def up_to(self, n_levels: int) -> "Bench":
+        """The same, with sums over so many numbers of hops."""
+        return replace(self, places=replace(self.places, shape=(n_levels, self.places.shape[1])))
 
     def start(self) -> Array:
         """An array for trials to fill, one after the other: known cells and constant channels stay as they are."""
@@ -95,7 +97,7 @@ class Bench:
 
     def moments(self, trial: Trial) -> Moments:
         """The sums that decide reliability and beta."""
-        return moments_of(self.levels, self.weight, trial.diffused, trial.received, self.wanted)
+        return moments_of(self.places, trial.diffused, trial.received, self.wanted)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +115,8 @@ class Whole:
         """Look at the known cells once."""
         channels, squares = problem.channels, sums_of_squares(problem)
         typical = Typical.of(channels, squares)
-        return cls(ranges(channels), channels.magnitude, squares, typical, spreads(channels, squares, typical))
+        width = np.bincount(problem.columns)[problem.columns]  # so that a category counts once, not once per channel
+        return cls(ranges(channels) * np.sqrt(width), channels.magnitude, squares, typical, spreads(channels, squares, typical))
 
     def squares_without(self, fold: Fold) -> Array:
         """Sums of squares of what the fold leaves known, in units of its magnitudes."""
@@ -134,11 +137,18 @@ def prepare_bench(fold: Fold, whole: Whole, *, progress: bool = False) -> Bench:
     reached = codes <= hops.n_levels
     fold = Fold(problem, fold.nodes[reached], fold.channels[reached], fold.truth[reached])
     mean, unit = means[fold.channels], whole.units[fold.channels]
-    sizes = np.bincount(problem.channels.patterns)[problem.channels.patterns]
-    weight = 1.0 / sizes[fold.channels]
-    silent, levels = problem.channels.silent[fold.channels], codes[reached].astype(np.int64)
+    steady = is_steady(problem.channels)[fold.channels]
     wanted = (fold.truth - mean) / unit
-    return Bench(fold, hops, levels, weight, unit, spread[fold.channels], silent, mean, wanted)
+    places = _places(fold, codes[reached].astype(np.int64))
+    return Bench(fold, hops, places, unit, spread[fold.channels], steady, mean, wanted)
+
+
+def _places(fold: Fold, levels: Array) -> Places:
+    problem, channels = fold.problem, fold.channels
+    sizes = np.bincount(problem.channels.patterns)[problem.channels.patterns]
+    widths = np.bincount(problem.columns)
+    columns = problem.columns[channels]
+    return Places(levels, columns, 1.0 / sizes[channels], 1.0 / widths[columns], (LEVELS, len(widths)))
 
 
 def try_alpha(bench: Bench, alpha: float, settings: Settings, out: Array) -> Trial:

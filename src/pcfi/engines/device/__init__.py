@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
@@ -83,13 +84,18 @@ class DeviceEngine:
         filling = torch.as_tensor(fill).to(target.dtype).to(target.device)
         target.copy_(torch.where(codes > hops.n_levels, filling, target))
 
-    def shrink(self, hops: Hops, kept: Array, means: Array, out: Array) -> None:
+    def shrink(self, hops: Hops, kept: Array, trust: Array, means: Array, out: Array) -> None:
         """All channels at once."""
         target: Tensor = out
+        wide, trusted = (
+            torch.as_tensor(one).to(target.device, tensors.wide_dtype(target.device)) for one in (means, trust)
+        )
+        filled = np.full(len(kept), True)
+        filled[[0, -1]] = False
         share_kept = hops.look_up(kept)
-        wide: Tensor = torch.as_tensor(means).to(tensors.wide_dtype(target.device)).to(target.device)
+        share_kept = torch.where(hops.look_up(filled), (share_kept * trusted).clamp(max=1.0), share_kept)
         drawn = (wide + share_kept * (target - wide)).to(target.dtype)
-        target.copy_(torch.where(torch.as_tensor(share_kept < 1), drawn, target))
+        target.copy_(torch.where(share_kept < 1, drawn, target))
 
     def channel_means(self, out: Array) -> Array:
         """In the widest numbers of the device."""
