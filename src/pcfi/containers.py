@@ -45,6 +45,8 @@ class Container:
         A graph that names nodes as the container does -> one that names rows.
     leading : index of channels
         Those whose cells are counted: of a column of categories, which is several channels, the first.
+    categorical : index of channels
+        Those that are a category of a column.
     named : callable
         What a channel is called in messages.
     """
@@ -55,6 +57,7 @@ class Container:
     wrap: Restore = _as_it_is
     number: Callable[[GraphLike], GraphLike] = _as_it_is
     leading: Any = field(default_factory=lambda: slice(None))
+    categorical: Any = field(default_factory=lambda: slice(0))
     named: Callable[[int], str] = by_number
 
 
@@ -71,7 +74,9 @@ def _read_table(features: Any, known: Any) -> Container:
     table = features if isinstance(features, Table) else read_table(features)
     mask = table.known(known)
     restore = partial(table.restore, known=mask)
-    return Container(table.values(), mask, restore, table.wrap, table.number, table.leading(), table.named)
+    return Container(
+        table.values(), mask, restore, table.wrap, table.number, table.leading(), table.categorical(), table.named
+    )
 
 
 def _read_tensor(features: Any, known: Any) -> Container:

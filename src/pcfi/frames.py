@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from pcfi.errors import ParameterError
 from pcfi.evaluation import Evaluation
 from pcfi.evaluation import evaluate as evaluate_features
 from pcfi.ids import is_frame, read_edges
@@ -76,8 +75,6 @@ def impute(
     bob  33.0  Oslo
     cyd  35.0  Oslo
     """
-    if len(categorical) and "zero" in (options.get("method"), options.get("unreachable")):
-        raise ParameterError("a category cannot be zero: choose another method= and unreachable=, or no categorical=")
     table = read_table(nodes, id=id, channels=channels, categorical=categorical, round=round)
     if is_frame(edges):
         edges = read_edges(edges, table.ids, source=source, target=target, weight=weight, unknown_ids=unknown_ids)

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -82,11 +82,14 @@ class Ids:
         The column that holds them; None if that is an index, or there is none.
     words : str
         How an error speaks of them.
+    doubt : str
+        Why an index cannot name nodes; an error where the graph needs names, and empty where it can.
     """
 
     series: Any
     column: str | None
     words: str
+    doubt: str = ""
 
     @staticmethod
     def of(frame: Any, column: Any = None) -> "Ids":
@@ -95,34 +98,42 @@ class Ids:
         if column is None and "id" in frame.columns:
             column = "id"
         if column is not None and column in frame.columns:
-            ids = Ids(frame.get_column(column), column, f"the column {column!r}")
-        elif column is not None and (index is None or column not in index.names):
+            return Ids(frame.get_column(column), column, f"the column {column!r}")._certain()
+        if column is not None and (index is None or column not in index.names):
             raise ParameterError(f"id must be a column of the nodes, got {column!r}: it has {_listed(frame.columns)}")
-        elif index is not None:
+        if index is not None:
             if index.nlevels > 1:
-                raise FeatureError("the nodes have an index of several levels: name one column of ids with id=")
-            ids = Ids(narwhals().from_native(index.to_series(), series_only=True), None, "the index")
-        else:
-            return Ids.of_rows()
-        return ids._check()
+                text = "the nodes have an index of several levels: name a column, pcfi.frames.impute(..., id=...)"
+                return Ids(None, None, "the index", text)
+            found = Ids(narwhals().from_native(index.to_series(), series_only=True), None, "the index")
+            return replace(found, doubt=found._doubt())
+        return Ids.of_rows()
 
     @staticmethod
     def of_rows() -> "Ids":
         """Nodes named by their row numbers."""
         return Ids(None, None, "their row numbers")
 
-    def _check(self) -> "Ids":
-        """Refuse ids that are missing or stand twice."""
+    def _doubt(self) -> str:
+        """What is wrong with ids that are missing or stand twice."""
         n_null = int(self.series.is_null().sum())
         if n_null:
-            raise FeatureError(f"{self.words} holds {counted(n_null, 'missing id')}: every node needs one")
+            return f"{self.words} holds {counted(n_null, 'missing id')}: every node needs one"
         if self.series.n_unique() < len(self.series):
             twice = self.series.filter(self.series.is_duplicated()).to_list()[0]
-            raise FeatureError(f"the id {twice!r} stands more than once in {self.words}: keep one row per node")
+            return f"the id {twice!r} stands more than once in {self.words}: keep one row per node"
+        return ""
+
+    def _certain(self) -> "Ids":
+        doubt = self._doubt()
+        if doubt:
+            raise FeatureError(doubt)
         return self
 
     def rows(self, named: Any, what: str) -> Array:
         """Row of each id in the series `named`, -1 where there is none."""
+        if self.doubt:
+            raise FeatureError(self.doubt)
         if self.series is None:
             return _row_numbers(named, what, self.words)
         return locate(self.series, named, f"the ids in {self.words}", what)

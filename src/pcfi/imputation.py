@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from pcfi.diffusion import Outcome
 from pcfi.engines import engine_of
-from pcfi.errors import PcfiWarning, ScaleWarning, TuningWarning, counted
+from pcfi.errors import ParameterError, PcfiWarning, ScaleWarning, TuningWarning, counted
 from pcfi.filling import FILLS, Filled, usual_warnings
 from pcfi.graphs import GraphLike
 from pcfi.hops import Hops
@@ -125,7 +125,10 @@ def impute(
         center=center,
         random_state=random_state,
     )
-    result, notices = complete(read_problem(features, graph, known, directed=settings.directed), settings)
+    problem = read_problem(features, graph, known, directed=settings.directed)
+    if "zero" in (method, unreachable) and len(problem.channels.mean[problem.categorical]):
+        raise ParameterError("a category cannot be zero: choose another method= and unreachable=, or no categorical=")
+    result, notices = complete(problem, settings)
     for notice in notices:
         warnings.warn(notice, stacklevel=2)
     return result
@@ -215,6 +218,7 @@ def _report(problem: Problem, resolved: Resolved, filled: Filled, status: str) -
         _dtype=problem.dtype,
         _wrap=problem.wrap,
         _leading=problem.leading,
+        _categorical=problem.categorical,
     )
     return result, notices
 

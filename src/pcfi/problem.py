@@ -76,6 +76,8 @@ class Problem:
         Puts any other table of the features' shape, such as the confidence, into the caller's container.
     leading : index of channels
         Those whose cells are counted: of a column of categories, which is several channels, the first.
+    categorical : index of channels
+        Those that are a category of a column.
     named : callable
         What a channel is called in messages.
     """
@@ -87,6 +89,7 @@ class Problem:
     restore: Callable[[Array], Any]
     wrap: Callable[[Array], Any]
     leading: Any = field(default_factory=lambda: slice(None))
+    categorical: Any = field(default_factory=lambda: slice(0))
     named: Callable[[int], str] = by_number
 
     @property
@@ -120,7 +123,17 @@ def read_problem(features: Any, graph: GraphLike, known: Any = None, *, directed
     numbered = container.number(graph)
     prepared = read_graph(numbered, len(values), f"features has {len(values)} rows", directed=directed)
     channels = survey(values, mask, container.named)
-    return Problem(values, mask, prepared, channels, restore, container.wrap, container.leading, container.named)
+    return Problem(
+        values,
+        mask,
+        prepared,
+        channels,
+        restore,
+        container.wrap,
+        container.leading,
+        container.categorical,
+        container.named,
+    )
 
 
 def _read_features(container: Container) -> tuple[Array, Restore]:

@@ -80,6 +80,7 @@ class Imputation:
     _dtype: npt.DTypeLike = np.float64
     _wrap: Callable[[Array], Any] = _as_it_is
     _leading: Any = field(default_factory=lambda: slice(None))
+    _categorical: Any = field(default_factory=lambda: slice(0))
 
     @cached_property
     def hops(self) -> Any:
@@ -134,7 +135,9 @@ class Imputation:
                 "or objective='values', method 'pcfi' and enough known cells"
             )
         widths = self._calibration.half_widths(self._hops.n_levels, coverage)
-        half = self._in_units(widths, self._calibration.reach(coverage), self._hops)
+        reach = self._calibration.reach(coverage)
+        reach[self._categorical] = np.nan
+        half = self._in_units(widths, reach, self._hops)
         return self._wrap(self._filled - half), self._wrap(self._filled + half)
 
     def _in_units(self, by_code: Array, scale: Any, hops: Hops) -> Any:

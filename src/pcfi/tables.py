@@ -78,6 +78,8 @@ class Table:
         series = frame.get_column(column.name)
         if series.dtype.is_integer():
             _refuse_long_integers(series)
+        if series.dtype == narwhals().Decimal:
+            series = series.cast(narwhals().String)  # from text to float rounds rightly, from decimal it may not
         kind = narwhals().Float32 if dtype == np.float32 else narwhals().Float64
         return np.asarray(series.cast(kind).to_numpy(), dtype=dtype)[:, None]
 
@@ -85,6 +87,12 @@ class Table:
         """First channel of every column: its cells are those that the table has."""
         widths = np.array([column.width for column in self.columns])
         return np.asarray(np.cumsum(widths) - widths)
+
+    def categorical(self) -> Array:
+        """The channels that are a category of a column."""
+        return np.flatnonzero(
+            np.repeat([one.codes is not None for one in self.columns], [one.width for one in self.columns])
+        )
 
     def named(self, channel: int) -> str:
         """The column that a channel belongs to, in words."""
@@ -98,8 +106,10 @@ class Table:
         if any(column.codes is not None for column in self.columns):
             raise ParameterError("known= and categorical= do not go together: put null into the missing cells")
         if not is_frame(known):
-            return known
-        frame = open_frame(known, "known")
+            return known.toarray() if hasattr(known, "toarray") else known
+        frame, rows = open_frame(known, "known"), getattr(self.native, "index", None)
+        if rows is not None and not rows.equals(getattr(known, "index", rows)):
+            raise FeatureError("known has another index than the nodes: pass known.loc[nodes.index]")
         absent = [column.name for column in self.columns if column.name not in frame.columns]
         if absent:
             raise FeatureError(f"known has no column {absent[0]!r}: it must have the channels of the nodes")
@@ -109,13 +119,14 @@ class Table:
         """The graph with nodes named by their rows, if it is a table of edges or a networkx graph; else as it is."""
         if is_frame(graph):
             return read_edges(graph, self.ids)
-        if is_networkx(graph) and self.ids.series is not None:
+        if is_networkx(graph) and (self.ids.series is not None or self.ids.doubt):
             return self._number_networkx(graph)
         return graph
 
     def _number_networkx(self, graph: Any) -> Any:
         names = list(graph)
-        series = narwhals().new_series("node", names, backend=self.ids.series.implementation)
+        backend = narwhals().from_native(self.native, eager_only=True).implementation
+        series = narwhals().new_series("node", names, backend=backend)
         rows = self.ids.rows(series, "the networkx graph")
         if (rows < 0).any():
             name = names[int(np.argmax(rows < 0))]
@@ -178,8 +189,12 @@ class Table:
 
 def _whole(values: Array, series: Any) -> Array:
     """Rounded values, within the integers that the column can hold."""
-    limits = np.iinfo(str(series.dtype).lower())
-    return np.clip(np.rint(values), max(limits.min, -(2.0**53)), min(limits.max, 2.0**53)).astype(np.int64)
+    if series.dtype in (narwhals().Int128, narwhals().UInt128):
+        low, high = (-(2.0**53) if series.dtype == narwhals().Int128 else 0.0), 2.0**53
+    else:
+        limits = np.iinfo(str(series.dtype).lower())
+        low, high = max(limits.min, -(2.0**53)), min(limits.max, 2.0**53)
+    return np.clip(np.rint(values), low, high).astype(np.int64)
 
 
 def _refuse_long_integers(series: Any) -> None:
@@ -208,7 +223,7 @@ def read_table(
     *,
     id: Any = None,  # noqa: A002  the word of the domain
     channels: Sequence[str] | None = None,
-    categorical: Sequence[str] = (),
+    categorical: Sequence[str] | None = (),
     round: bool = False,  # noqa: A002  what it does
 ) -> Table:
     """Decide which columns of `nodes` are channels, and check them."""
@@ -218,7 +233,11 @@ def read_table(
     if not isinstance(round, bool | np.bool_):
         raise ParameterError(f"round must be True or False, got {round!r}")
     ids = Ids.of(frame, id)
-    categorical = _names(frame, categorical, "categorical")
+    categorical = _names(frame, () if categorical is None else categorical, "categorical")
+    if ids.column in categorical:
+        raise ParameterError(
+            f"categorical names {ids.column!r}, which holds the ids: leave it out, or name another id="
+        )
     numbers = _numbers(frame, ids, categorical) if channels is None else _named(frame, ids, channels, categorical)
     if not numbers and not categorical:
         raise FeatureError(
@@ -252,6 +271,7 @@ def _numbers(frame: Any, ids: Ids, categorical: list[str]) -> list[str]:
     others = [name for name in frame.columns if name != ids.column and name not in categorical]
     for name in others:
         _refuse_numbers_as_objects(frame.get_column(name))
+        _refuse_sparse(frame.get_column(name))
     return [name for name in others if _is_number(frame.get_column(name).dtype)]
 
 
@@ -259,6 +279,7 @@ def _named(frame: Any, ids: Ids, channels: Sequence[str], categorical: list[str]
     names = _names(frame, channels, "channels")
     for name in names:
         _refuse_numbers_as_objects(frame.get_column(name))
+        _refuse_sparse(frame.get_column(name))
         if name == ids.column:
             raise ParameterError(f"channels names {name!r}, which holds the ids: leave it out, or name another id=")
         if name not in categorical and not _is_number(frame.get_column(name).dtype):
@@ -280,6 +301,11 @@ def _refuse_numbers_as_objects(series: Any) -> None:
             f"the column {series.name!r} holds {held} values as Python objects: convert it with pandas.to_numeric, or "
             "leave it out with channels="
         )
+
+
+def _refuse_sparse(series: Any) -> None:
+    if type(getattr(series.to_native(), "dtype", None)).__name__ == "SparseDtype":
+        raise FeatureError(f"the column {series.name!r} is sparse: convert it with .sparse.to_dense()")
 
 
 def _missing(series: Any) -> Array:

@@ -43,7 +43,8 @@ def parts_of(folds: list[Fold], problem: Problem) -> list[Part]:
     """Split the cells of each fold; the channels of a column of categories are hidden together."""
     columns = problem.columns
     widths = np.bincount(columns)
-    is_number = (widths == 1)[columns]
+    is_number = np.full(len(columns), True)
+    is_number[problem.categorical] = False
     some = any(is_number[fold.channels].any() for fold in folds)
 
     def part(fold: Fold) -> Part:

@@ -264,12 +264,19 @@ def mark_missing(table: Any, names: Sequence[str], markers: Sequence[str]) -> An
 
     for name in names:
         column = table[name]
-        if pa.types.is_null(column.type) or pa.types.is_decimal(column.type):
+        coded = pa.types.is_dictionary(column.type)
+        if coded and markers:
+            column = column.cast(column.type.value_type)
+        if pa.types.is_decimal(column.type):
+            column = column.cast(pa.string())  # from text to float rounds rightly, from decimal it may not
+        if pa.types.is_null(column.type) or pa.types.is_decimal(table[name].type):
             column = column.cast(pa.float64())
         for marker in markers:
             value = _as_type(marker, column.type)
             if value is not None:
                 column = pc.if_else(pc.equal(column, value), pa.scalar(None, column.type), column)
+        if coded and markers:
+            column = column.dictionary_encode()
         if column is not table[name]:
             table = table.set_column(table.column_names.index(name), name, column)
     return table

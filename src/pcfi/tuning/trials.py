@@ -116,7 +116,9 @@ class Whole:
         channels, squares = problem.channels, sums_of_squares(problem)
         typical = Typical.of(channels, squares)
         width = np.bincount(problem.columns)[problem.columns]  # so that a category counts once, not once per channel
-        return cls(ranges(channels) * np.sqrt(width), channels.magnitude, squares, typical, spreads(channels, squares, typical))
+        return cls(
+            ranges(channels) * np.sqrt(width), channels.magnitude, squares, typical, spreads(channels, squares, typical)
+        )
 
     def squares_without(self, fold: Fold) -> Array:
         """Sums of squares of what the fold leaves known, in units of its magnitudes."""
