@@ -31,7 +31,9 @@ def test_intervals_cover_what_was_never_seen(digits, kind):
         low, high = result.interval(coverage)
         inside = (low <= digits.images) & (digits.images <= high)
         assert inside[known].all()
-        assert abs(inside[:, heard][~known[:, heard]].mean() - coverage) < 0.04
+        covered = np.array([inside[~known[:, pixel], pixel].mean() for pixel in np.flatnonzero(heard)])
+        assert np.quantile(covered, 0.1) > coverage - 0.06  # where most pixels are 0, more than promised are covered
+        assert covered.mean() < coverage + 0.12
     ranks = np.argsort(np.argsort(actual)), np.argsort(np.argsort(result.expected_error[~known]))
     assert np.corrcoef(*ranks)[0, 1] > 0.5
     assert result.expected_error[~known].mean() == pytest.approx(actual.mean(), rel=0.1)

@@ -169,7 +169,7 @@ def test_the_charts_of_reliability_show_what_was_found(facts):
     assert [one["covered"] for one in shown] == [at.covered for at in found.by_hops if at.hops >= 0]
     pairs = [(one["expected"], one["actual"]) for one in made["expected-errors"].spec["data"]["values"]]
     assert pairs == [(one.expected, one.actual) for one in found.bins]
-    assert f"covered {found.covered:.1%} of them" in " ".join(summary(facts))
+    assert f"covered {found.covered:.1%} of the numbers" in " ".join(summary(facts))
 
 
 def test_errors_against_a_known_truth_are_counted_by_hops():

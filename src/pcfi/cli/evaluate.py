@@ -13,9 +13,11 @@ from pcfi.cli.loading import EdgeColumns, Loaded, load
 from pcfi.cli.session import Session, session
 from pcfi.errors import ParameterError, counted
 from pcfi.evaluation import FOLDS, UNITS, Evaluation
+from pcfi.evaluation.result import hidden_cells
 from pcfi.files.nodes import Wanted
 from pcfi.parameters import METHODS
 
+MOST_HOPS = 6  # that the table has columns for
 OWN = ("method", "unreachable", "directed", "random_state")  # options of `impute` that `evaluate` has itself
 
 
@@ -115,26 +117,36 @@ def as_facts(found: Evaluation) -> dict[str, Any]:
 
 def show(told: Session, found: Evaluation) -> None:
     """The table of errors, the best method marked."""
+    unit = "standard deviations of the channel" if found.unit == "deviation" else "units of the data"
+    cells, folds = hidden_cells(found.n_hidden, found.n_categories), counted(found.n_folds, "fold")
+    title = f"Error on {cells} in {folds}, in {unit}"
+    hops = sorted({at.hops for at in found.by_hops if at.hops >= 0})[:MOST_HOPS]
+    tables = (_table(found, title, hops[:count]) for count in range(len(hops), -1, -1))
+    told.answer(next((table for table in tables if told.fits(table)), _table(found, title, [])))
+    for line in found.reliability:
+        told.answer(str(line))
+
+
+def _table(found: Evaluation, title: str, hops: list[int]) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    unit = "standard deviations of the channel" if found.unit == "deviation" else "units of the data"
-    cells, folds = counted(found.n_hidden, "hidden cell"), counted(found.n_folds, "fold")
-    table = Table(title=f"Error on {cells} in {folds}, in {unit}", title_justify="left", title_style="bold")
-    hops = sorted({at.hops for at in found.by_hops if at.hops >= 0})[:6]
+    table = Table(title=title, title_justify="left", title_style="bold")
     categories = ("categories",) if "accuracy" in found.methods[0].scores else ()
     distances = (f"{hop} hop{'s' if hop > 1 else ''}" for hop in hops)
     for name in ("method", *categories, "RMSE", "MAE", *distances, "time"):
         table.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
     for one in found.methods:
-        at = {point.hops: f"{point.rmse:.3f}" for point in found.by_hops if point.method == one.method}
-        errors = (f"{one.scores[name]:.3f}" for name in ("rmse", "mae"))
+        at = {point.hops: _number(point.rmse) for point in found.by_hops if point.method == one.method}
+        errors = (_number(one.scores[name]) for name in ("rmse", "mae"))
         right = [f"{one.scores['accuracy']:.1%}"] if categories else []
         cells_of_row = [*right, *errors, *(at.get(hop, "-") for hop in hops), f"{one.seconds:.2f} s"]
         table.add_row(Text(one.method), *cells_of_row, style="bold green" if one.method == found.best else "")
-    told.show(table)
-    for line in found.reliability:
-        told.show(str(line))
+    return table
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}" if value == 0 or 0.01 <= abs(value) < 1e6 else f"{value:.3g}"
 
 
 command: tuple[Any, dict[str, Any]] = evaluate, {"cls": GroupedCommand}

@@ -3,7 +3,7 @@
 import json
 import shlex
 import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +16,7 @@ from pcfi.cli.loading import EdgeColumns, Loaded, load
 from pcfi.cli.outputs import Outputs
 from pcfi.cli.session import Session, session
 from pcfi.cli.tables import fitting, tables_of
-from pcfi.errors import FileError, ParameterError, counted
+from pcfi.errors import FeatureError, FileError, ParameterError, counted
 from pcfi.files.formats import STANDARD, STREAM_FORMATS
 from pcfi.files.nodes import Wanted
 from pcfi.files.writing import write_table, write_text
@@ -155,7 +155,7 @@ def impute(
             ready = {what: fitting(table, formats[what], loaded) for what, table in tables.items()}
             for what, table in ready.items():
                 write_table(table, outputs.tables()[what], formats[what], force=force)
-            outputs = replace(outputs, intervals=outputs.intervals if "intervals" in ready else None)
+            outputs = outputs.written(ready)
         tested = _evaluated(told, loaded, given, seed) if evaluate else None
         gathered = (
             _report(told, loaded, result, outputs, (nodes, edges), given, tested)
@@ -171,7 +171,11 @@ def _evaluated(told: Session, loaded: Loaded, given: dict[str, Any], seed: int) 
     from pcfi.cli.evaluate import hide_and_fill
     from pcfi.report.errors import evaluation_facts
 
-    return evaluation_facts(hide_and_fill(told, loaded, given, seed))
+    try:
+        return evaluation_facts(hide_and_fill(told, loaded, given, seed))
+    except FeatureError as error:
+        told.warn(f"--evaluate: {error}")
+        return None
 
 
 def _report(

@@ -180,7 +180,7 @@ def _show_outline(told: Session, found: Outline) -> None:
     }
     _show_rows(told, rows | found.job.rows())
     for remark in ("The files are larger than memory: only their heads were read.", *found.job.remarks()):
-        told.show(f"Note: {remark}")
+        told.answer(f"Note: {remark}")
 
 
 def _show_rows(told: Session, rows: dict[str, str]) -> None:
@@ -191,7 +191,7 @@ def _show_rows(told: Session, rows: dict[str, str]) -> None:
     table.add_column()
     for name, text in rows.items():
         table.add_row(name, text)
-    told.show(table)
+    told.answer(table)
 
 
 def _show(told: Session, found: Info) -> None:
@@ -211,7 +211,7 @@ def _show(told: Session, found: Info) -> None:
     _show_channels(told, found)
     _show_hops(told, found)
     for remark in found.remarks:
-        told.show(f"Note: {remark}")
+        told.answer(f"Note: {remark}")
 
 
 def _show_channels(told: Session, found: Info) -> None:
@@ -226,9 +226,9 @@ def _show_channels(told: Session, found: Info) -> None:
         rate = one.n_missing / max(1, one.n_known + one.n_missing)
         ends = ("" if end is None else f"{end:.4g}" for end in (one.low, one.high))
         table.add_row(Text(one.name), f"{one.n_known:,}", f"{rate:.1%}", *ends)
-    told.show(table)
+    told.answer(table)
     if len(ordered) > MOST_ROWS:
-        told.show(f"and {counted(len(ordered) - MOST_ROWS, 'further channel')}; --json lists all")
+        told.answer(f"and {counted(len(ordered) - MOST_ROWS, 'further channel')}; --json lists all")
 
 
 def _show_hops(told: Session, found: Info) -> None:
@@ -244,7 +244,7 @@ def _show_hops(told: Session, found: Info) -> None:
     most = max(one.n_cells for one in found.hops)
     for name, n_cells in _few_hops(found):
         table.add_row(name, f"{n_cells:,}", "█" * max(1, round(30 * n_cells / most)) if n_cells else "")
-    told.show(table)
+    told.answer(table)
 
 
 def _few_hops(found: Info) -> list[tuple[str, int]]:

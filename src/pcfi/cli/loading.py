@@ -89,6 +89,12 @@ def load(
             f"the column {name!r} is not filled, because {value!r} is text: write it as a plain number, or add "
             f"--exclude {name} if it is no channel"
         )
+    like_ids = node_files.like_ids(nodes)
+    if like_ids is not None:
+        told.warn(
+            f"nodes are named by row numbers, and {like_ids!r} is filled like any column of numbers: if it holds the "
+            f"ids, add --id {like_ids}, else --exclude {like_ids} or nothing"
+        )
     with told.stage("read edges"):
         edges = edge_files.read_edges(paths[1], nodes, columns.source, columns.target, columns.weight)
     told.say(edge_files.described(edges, paths[1]))
@@ -106,6 +112,8 @@ def load(
     with told.stage("prepare graph"):
         n_nodes = nodes.table.num_rows
         prepared = read_graph(graph, n_nodes, f"{paths[0]} has {n_nodes} rows", directed=directed)
+    if prepared.weights is not None and edges.ends is not None and edges.ends.weight is None:
+        told.say(f"{paths[1]}: edges that are given more than once add up, so that the graph is weighted")
     loaded = Loaded(nodes, table, prepared)
     _refuse_infinite(loaded)
     return loaded

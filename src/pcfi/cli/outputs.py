@@ -1,7 +1,8 @@
 """What `pcfi impute` writes and where, checked before any work is done."""
 
 import os
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,15 @@ class Outputs:
         }
         return {what: path for what, path in named.items() if path is not None}
 
+    def written(self, tables: Collection[str]) -> "Outputs":
+        """Without the tables that there was nothing to write to."""
+        return replace(
+            self,
+            confidence=self.confidence if "confidence" in tables else None,
+            hops=self.hops if "hops" in tables else None,
+            intervals=self.intervals if "intervals" in tables else None,
+        )
+
     def check(self, given: dict[str, Any]) -> dict[str, Format]:
         """Refuse what cannot be written before any work is done; formats by what is written.
 
@@ -42,6 +52,11 @@ class Outputs:
         """
         for path in self._paths():
             check_output(path, force=self.force)
+        method = given.get("method", "pcfi")
+        if (self.confidence or self.confidence_columns) and method not in ("pcfi", "auto"):
+            raise ParameterError(f"--confidence: the method {method} has no confidence; pcfi has")
+        if self.hops and method not in ("pcfi", "fp", "auto"):
+            raise ParameterError(f"--hops: the method {method} does not search the graph; pcfi and fp do")
         if self.intervals is not None:
             self._check_intervals(given)
         return {what: self._format(what, path) for what, path in self.tables().items()}

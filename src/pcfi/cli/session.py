@@ -17,19 +17,23 @@ from pcfi.errors import ParameterError
 
 TERMINATED = 143
 WORTH_A_LINE = 0.5  # seconds
+WIDE = 400  # characters
 
 
 class Session:
     """What a command says: results on stdout, progress and warnings on stderr."""
 
-    def __init__(self, *, quiet: bool, to_stderr: bool) -> None:
+    def __init__(self, *, quiet: bool, to_stderr: bool, answers: bool) -> None:
         from rich.console import Console
 
         self.quiet = quiet
+        self.answers = answers
         self.stages: dict[str, float] = {}
         self.warnings: list[str] = []
         self.console = Console(stderr=True, highlight=False)
         self.output = self.console if to_stderr else Console(highlight=False)
+        if not self.output.is_terminal:
+            self.output.width = WIDE  # a file has no edge
 
     @property
     def progress(self) -> bool:
@@ -45,6 +49,15 @@ class Session:
         """A result: a text or something that rich can draw."""
         if not self.quiet:
             self.output.print(result, markup=False, soft_wrap=isinstance(result, str))
+
+    def answer(self, result: Any) -> None:
+        """What was asked for: shown by a quiet session, too, but not by one that says it in JSON."""
+        if self.answers:
+            self.output.print(result, markup=False, soft_wrap=isinstance(result, str))
+
+    def fits(self, drawn: Any) -> bool:
+        """Whether something that rich can draw fits the width of the screen."""
+        return self.output.measure(drawn).maximum <= self.output.width
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -82,7 +95,7 @@ def session(
     """A run: threads set, warnings and errors as single lines, a termination that cleans up."""
     with plain_errors(debug=debug), _terminable(), warnings.catch_warnings():
         _use_threads(threads)
-        current = Session(quiet=quiet or as_json, to_stderr=data_out)
+        current = Session(quiet=quiet or as_json, to_stderr=data_out, answers=not as_json)
         warnings.simplefilter("default")
         warnings.showwarning = current.warn
         try:

@@ -7,7 +7,7 @@ from typing import Any
 import pcfi
 from pcfi.cli.loading import Loaded
 from pcfi.cli.outputs import Outputs
-from pcfi.errors import FileError, ParameterError, TuningWarning
+from pcfi.errors import FileError, TuningWarning
 from pcfi.files.formats import Format
 
 CONFIDENCE = "_confidence"
@@ -18,27 +18,29 @@ def tables_of(loaded: Loaded, result: Any, outputs: Outputs) -> dict[str, Any]:
     """The tables asked for, by what they hold."""
     channels = [column.name for column in loaded.table.columns]
     kept = [name for name in result.values.column_names if name in {loaded.nodes.id, *channels}]
-    if (outputs.confidence or outputs.confidence_columns) and result.confidence is None:
-        raise ParameterError(f"--confidence: the method {result.method} has no confidence; pcfi has")
-    if outputs.hops and result.hops is None:
-        raise ParameterError(f"--hops: the method {result.method} does not search the graph; pcfi and fp do")
     found = {"values": result.values}
-    if outputs.confidence_columns:
-        found["values"] = _with_confidence(result, channels)
-    if outputs.confidence:
-        found["confidence"] = result.confidence.select(kept)
-    if outputs.hops:
+    if result.confidence is not None:
+        if outputs.confidence_columns:
+            found["values"] = _with_confidence(result, channels)
+        if outputs.confidence:
+            found["confidence"] = result.confidence.select(kept)
+    elif outputs.confidence or outputs.confidence_columns:
+        _left_out(outputs.confidence or "the confidence", f"the method {result.method} was best, and it has none")
+    if outputs.hops and result.hops is not None:
         found["hops"] = _null_where_unreachable(result.hops.select(kept), channels)
-    if outputs.intervals and result.expected_error is None:
-        warnings.warn(
-            f"nothing was learned about errors, so {outputs.intervals} was not written: intervals need the method pcfi "
-            "and more known cells",
-            TuningWarning,
-            stacklevel=2,
-        )
-    elif outputs.intervals:
+    elif outputs.hops:
+        _left_out(outputs.hops, f"the method {result.method} was best, and it does not search the graph")
+    if outputs.intervals and result.expected_error is not None:
         found["intervals"] = _intervals(loaded, result, outputs.coverage)
+    elif outputs.intervals and result.method != "pcfi":
+        _left_out(outputs.intervals, f"the method {result.method} was best, and it has no intervals")
+    elif outputs.intervals:
+        _left_out(outputs.intervals, "nothing was learned about errors: intervals need more known cells")
     return found
+
+
+def _left_out(what: str, why: str) -> None:
+    warnings.warn(f"{what} was not written: {why}", TuningWarning, stacklevel=3)
 
 
 def fitting(table: Any, form: Format, loaded: Loaded) -> Any:

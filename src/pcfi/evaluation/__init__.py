@@ -171,7 +171,13 @@ def _calls(methods: Any, directed: bool, random_state: Any) -> dict[str, Setting
     return {str(name): _settings(options, directed, random_state) for name, options in named.items()}
 
 
-def _settings(options: Mapping[str, Any], directed: bool, random_state: Any) -> Settings:
+def _settings(options: Any, directed: bool, random_state: Any) -> Settings:
+    if isinstance(options, str):
+        options = {"method": options}
+    if options.get("unreachable") == "nan":
+        raise ParameterError(
+            "evaluate judges every hidden cell, and unreachable='nan' leaves some empty: choose another"
+        )
     shared = set(options) & {"directed", "progress"}
     if shared:
         name = min(shared)
@@ -196,7 +202,7 @@ def _answer(part: Part, hops: Array, units: Units, settings: Settings) -> Answer
     result, _ = complete(problem, settings)  # what it warns of is a problem that nobody asked about
     seconds = time.perf_counter() - begin
     unit = units.per_channel[fold.channels]
-    filled = np.nan_to_num(fold.at(result.values)) / unit
+    filled = fold.at(result.values) / unit
     claims = _claims(fold, result, np.abs(filled - fold.truth / unit), hops, unit)
     return Answer(filled, part.right(result.values), hops, claims, seconds)
 
@@ -229,8 +235,16 @@ def _summary(units: Units, parts: list[Part], answers: dict[str, list[Answer]]) 
         claims = [answer.claims for answer in given if answer.claims is not None]
         if claims:
             reliability.append(reliability_of(name, Claims.joined(claims), back))
-    n_hidden = sum(part.n_cells for part in parts)
-    return Evaluation(tuple(rows), tuple(by_hops), by_channel, n_hidden, len(parts), units.name, tuple(reliability))
+    return Evaluation(
+        tuple(rows),
+        tuple(by_hops),
+        by_channel,
+        sum(part.n_cells for part in parts),
+        len(parts),
+        units.name,
+        tuple(reliability),
+        sum(len(choice.truth) for part in parts for choice in part.choices),
+    )
 
 
 def _scored(name: str, folds: list[Fold], given: list[Answer], units: Units, binary: bool) -> Scored:

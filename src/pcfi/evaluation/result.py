@@ -49,6 +49,8 @@ class Evaluation:
         RMSE of each channel, by method; NaN for channels without a hidden number.
     n_hidden, n_folds : int
         Number of hidden cells and of folds.
+    n_categories : int
+        How many of the hidden cells hold a category.
     unit : {"deviation", "data"}
         What errors are measured in: standard deviations of the channels, or the numbers of the data.
     reliability : tuple of Reliability
@@ -62,6 +64,7 @@ class Evaluation:
     n_folds: int
     unit: str = "deviation"
     reliability: tuple[Reliability, ...] = ()
+    n_categories: int = 0
 
     @property
     def best(self) -> str:
@@ -86,13 +89,13 @@ class Evaluation:
     def __repr__(self) -> str:
         names = list(self.methods[0].scores)
         unit = ", errors in standard deviations" if self.unit == "deviation" else ""
-        cells, folds = counted(self.n_hidden, "hidden cell"), counted(self.n_folds, "fold")
-        lines = [f"Evaluation on {cells} in {folds}{unit}"]
+        cells = hidden_cells(self.n_hidden, self.n_categories)
+        lines = [f"Evaluation on {cells} in {counted(self.n_folds, 'fold')}{unit}"]
         width = max(len("RMSE by hops"), *(len(one.method) for one in self.methods))
         lines.append(f"  {'method':<{width}}" + "".join(f"{name:>20}" for name in names))
         for one in self.methods:
-            shown = (f"{_shown(one.scores[name])} +- {one.standard_errors[name]:.1g}" for name in names)
-            lines.append(f"  {one.method:<{width}}" + "".join(f"{text:>20}" for text in shown))
+            shown = (f"{_shown(name, one.scores[name])} +- {one.standard_errors[name]:.1g}" for name in names)
+            lines.append(f"  {one.method:<{width}}" + "".join(f" {text:>19}" for text in shown))
         levels = sorted({row.hops for row in self.by_hops if row.hops >= 0})[:8]
         lines.append(f"  {'RMSE by hops':<{width}}" + "".join(f"{level:>12}" for level in levels))
         for one in self.methods:
@@ -102,5 +105,18 @@ class Evaluation:
         return "\n".join(lines)
 
 
-def _shown(value: float) -> str:
-    return "0" if abs(value) < 1e-6 else f"{value:.4g}"  # the R2 of the mean is 0 but for rounding
+def hidden_cells(n_hidden: int, n_categories: int) -> str:
+    """How many cells were hidden, in words.
+
+    >>> hidden_cells(1815, 602)
+    '1,213 hidden numbers and 602 hidden categories'
+    """
+    if not n_categories:
+        return counted(n_hidden, "hidden cell")
+    categories = f"{n_categories:,} hidden {'category' if n_categories == 1 else 'categories'}"
+    numbers = n_hidden - n_categories
+    return f"{counted(numbers, 'hidden number')} and {categories}" if numbers else categories
+
+
+def _shown(name: str, value: float) -> str:
+    return f"{value:.4g}" if name in ("rmse", "mae") else f"{round(value, 4):.4g}"  # others are parts of 1

@@ -257,6 +257,21 @@ def _choose_channels(table: Any, wanted: Wanted, id_column: str | None, source: 
     return channels
 
 
+def like_ids(nodes: Nodes) -> str | None:
+    """A channel of whole numbers that are all different, if nodes go by row number: perhaps it holds their ids."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if nodes.id is not None or nodes.table.num_rows < 2:
+        return None
+    for name in nodes.channels:
+        column = nodes.table[name]
+        whole = pa.types.is_integer(column.type) and column.null_count == 0
+        if whole and len(pc.unique(column)) == len(column):
+            return name
+    return None
+
+
 def mark_missing(table: Any, names: Sequence[str], markers: Sequence[str]) -> Any:
     """The table with null where one of these columns holds a marker, and with all of them in types that can be used."""
     import pyarrow as pa

@@ -3,6 +3,7 @@
 from typing import Any
 
 from pcfi.evaluation.reliability import Reliability
+from pcfi.evaluation.result import hidden_cells
 from pcfi.report.chart import Chart, axis, bar, layered, percent, single
 from pcfi.report.facts import Facts
 
@@ -11,11 +12,9 @@ def errors(facts: Facts) -> Chart | None:
     """Error of each method."""
     if facts.evaluation is None:
         return None
-    methods = facts.evaluation.methods
-    words = (
-        f"Error of each method on {facts.evaluation.n_hidden:,} known cells that were hidden ({facts.evaluation.how}), "
-        f"in {facts.evaluation.unit}. Smaller is better."
-    )
+    methods, how, unit = facts.evaluation.methods, facts.evaluation.how, facts.evaluation.unit
+    hidden = hidden_cells(facts.evaluation.n_hidden, facts.evaluation.n_categories)
+    words = f"Error of each method on {hidden} ({how}), in {unit}. Smaller is better."
     values = [{"method": one.method, "error": one.rmse, "mae": one.mae} for one in methods]
     encoding = {
         "y": axis("method", "nominal", None, sort=[one.method for one in methods]),

@@ -33,7 +33,7 @@ def evaluation_facts(found: Evaluation) -> EvaluationFacts:
         for one in found.methods
     )
     how = f"{counted(found.n_folds, 'fold')}, in the way cells are missing"
-    return EvaluationFacts(found.n_hidden, how, UNITS[found.unit], methods, found.reliability)
+    return EvaluationFacts(found.n_hidden, how, UNITS[found.unit], methods, found.reliability, found.n_categories)
 
 
 def _hops(hops: int) -> int | None:

@@ -106,13 +106,14 @@ class MethodError:
 
 @dataclass(frozen=True)
 class EvaluationFacts:
-    """What hiding known cells showed."""
+    """What hiding known cells showed; `n_categories` of them hold a category."""
 
     n_hidden: int
     how: str
     unit: str
     methods: tuple[MethodError, ...]
     reliability: tuple[Reliability, ...] = ()
+    n_categories: int = 0
 
 
 @dataclass(frozen=True)

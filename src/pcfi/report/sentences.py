@@ -52,11 +52,15 @@ def _tested(facts: Facts) -> list[str]:
         return []
     best = min(facts.evaluation.methods, key=lambda one: one.rmse)
     name = METHODS.get(best.method, best.method)
-    said = [f"On {counted(facts.evaluation.n_hidden, 'hidden cell')} {name} came closest to the truth."]
+    n_hidden, n_categories = facts.evaluation.n_hidden, facts.evaluation.n_categories
+    judged = n_hidden - n_categories if n_hidden > n_categories else n_hidden
+    said = [
+        f"On {counted(judged, 'hidden number' if n_categories else 'hidden cell')} {name} came closest to the truth."
+    ]
     if best.accuracy is not None:
         said.append(f"It found {best.accuracy:.1%} of the hidden categories.")
     return said + [
-        f"Intervals that promise to cover {one.coverage:.0%} covered {one.covered:.1%} of them."
+        f"Intervals that promise to cover {one.coverage:.0%} covered {one.covered:.1%} of the numbers that were hidden."
         for one in facts.evaluation.reliability[:1]
     ]
 

@@ -6,8 +6,8 @@ tell how large it will be: the channel, by the mean error of its hidden cells, a
 are few. The score of a hidden cell is its error over what the other folds would have expected; an interval is the
 expected error times a quantile of the scores of cells with about as many hops (split conformal prediction). With few
 hidden nodes even that quantile is uncertain, so it is taken as high as needed for the intervals of each fold, made from
-the others, to cover what they should. Errors of ages are spread otherwise than those of zeros and ones, so a channel
-with many hidden cells has the quantile times a factor of its own.
+the others, to cover what they should. Beside columns of zeros and ones, whose errors hardly differ in size, an age
+would be covered too seldom: a channel with many hidden cells and a clearly larger quantile of its own goes by that.
 
 Steady channels, whose known values are all 0 (or all equal), stand aside: nearly all their cells are filled exactly,
 and would make the quantile small for all others. They have one expected error together. About a channel without a
@@ -32,7 +32,7 @@ MOST_SCORES = 10_000  # kept of a group in a fold, evenly spaced in rank
 CAUTION = np.linspace(0.0, 1.0, 21)
 EQUAL_VALUES = 5  # that make a channel steady, if they are not 0
 CELLS_IN_CHANNEL = 100  # for a channel to have quantiles of its own
-LEAST_FACTOR = 0.1  # of those: a channel of which nearly all cells are filled exactly has a width all the same
+CLEARLY_WIDER = 1.3  # times that of all cells, from which on a channel goes by its own quantile
 
 
 def is_steady(channels: Channels) -> Array:
@@ -164,9 +164,11 @@ class Shapes:
     def factors(self, coverage: float) -> Array:
         """What the quantile of all cells is to be multiplied with, by channel."""
         place = min(int(np.ceil(100 * coverage)), 100)
-        own = np.append(self.of_channels[:, place], self.of_all[place])[self.rows]
         of_all = float(self.of_all[place])
-        return np.maximum(own / of_all, LEAST_FACTOR) if of_all > 0 else np.ones(len(self.rows))
+        if of_all == 0:
+            return np.ones(len(self.rows))
+        ratio = np.append(self.of_channels[:, place], of_all)[self.rows] / of_all
+        return np.where(ratio > CLEARLY_WIDER, ratio, 1.0)
 
 
 def _percentiles(ordered: Array, starts: Array, counts: Array) -> Array:

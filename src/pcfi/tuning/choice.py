@@ -26,7 +26,7 @@ FOLDS = 3  # each costs a diffusion per alpha
 FEWEST_UNITS = 5  # hidden nodes (cells, where cells are missing one by one) below which nothing can be learned
 FINALISTS = 2  # alphas that are tried on all folds
 PRIOR_CELLS = (300.0, 60.0, 12.0)  # of a column that are trusted like those of all columns
-FEWEST_CELLS = 20  # that must be hidden of a column to tell it apart from others
+FEWEST_CELLS = 100  # that must be hidden of a column to tell it apart from others
 WORTHWHILE = 0.99  # of the squared error that is left if columns are told apart
 CAUTIOUS_UNITS = (8.0, 32.0)  # instead of PRIOR_UNITS: what few hidden units say is followed less far
 DEFAULT_ALPHA, DEFAULT_BETA = 0.5, 0.1
@@ -67,7 +67,7 @@ def choose(problem: Problem, wishes: Wishes, rng: "np.random.Generator") -> Tuni
     """Alpha, beta and the reliability by hops for reconstructing values."""
     whole = Whole.of(problem)
     benches = prepare_benches(problem, whole, rng, progress=wishes.settings.progress)
-    lacking = _lacking(benches)
+    lacking = _lacking(problem, benches)
     if lacking is not None:
         return _fallback(problem, wishes, lacking)
     alphas = ALPHAS if wishes.alpha is None else (wishes.alpha,)
@@ -219,10 +219,13 @@ def _calibration(problem: Problem, whole: Whole, benches: list[Bench], filled: l
     return calibrate(errors, problem.channels, whole.spread)
 
 
-def _lacking(benches: list[Bench]) -> str | None:
+def _lacking(problem: Problem, benches: list[Bench]) -> str | None:
     """Why nothing can be learned, or None if something can."""
     if len(benches) < 2:
-        return "the known cells are too few to hide some of them"
+        if problem.n_missing == 0:
+            return "nothing is missing"
+        many = (problem.channels.n_known >= FEWEST_UNITS).any()
+        return f"the known cells are too few to hide some of them{', or no edge leads to them' if many else ''}"
     n_units = sum(float(bench.places.unit.sum()) for bench in benches)
     if n_units < FEWEST_UNITS:
         return f"only {n_units:.0f} known nodes or cells can be hidden and reached, and {FEWEST_UNITS} are needed"

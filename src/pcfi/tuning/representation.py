@@ -50,11 +50,12 @@ def constant_part(problem: Problem) -> float:
     A mean of n known values is off by a variance / n on average, which is taken off its square again.
     """
     known, channels = known_mask(problem), problem.channels
-    mean = channels.mean.astype(np.float64)
+    unit = float(channels.magnitude.max(initial=0.0)) or 1.0  # so that squares stay within the numbers
+    mean = channels.mean.astype(np.float64) / unit
     scatter = np.zeros(len(mean))
     for start in range(0, len(known), ROWS_AT_A_TIME):
         rows = slice(start, start + ROWS_AT_A_TIME)
-        deviation = np.where(known[rows], problem.values[rows] - mean, 0.0)
+        deviation = np.where(known[rows], problem.values[rows] / unit - mean, 0.0)
         scatter += np.einsum("ij,ij->j", deviation, deviation)
     variance = scatter / np.maximum(channels.n_known - 1, 1)
     squares = mean**2 - variance / np.maximum(channels.n_known, 1)
