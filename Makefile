@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+SMALL := $(VENV)/.demo
 BENCHMARKS := against_pyg against_pseudocode settled_against_fixed large_graphs growth limit node_order lanes hops \
 	first_call files training tabular tabular_held_out tabular_settings neighbor_search scale scale_cost tuning \
 	mixed_columns
@@ -25,16 +26,17 @@ help:
 	@echo "make bench    run the benchmarks (some hours; leave the machine alone) and write docs/benchmarks.md"
 	@echo "make clean    remove the virtual environment, caches and compiled kernels"
 
-$(READY): pyproject.toml constraints.txt
+$(READY) $(SMALL): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		--editable ".[$(if $(filter $(SMALL),$@),demo,dev)]"
 	touch $@
 
 .data:
 	cp -r $(SHARED) $@
 	chmod -R u+w $@
 
-demo: $(READY)
+demo: $(if $(wildcard $(READY)),$(READY),$(SMALL))  # without what tests need, such as torch
 	$(BIN)/pcfi demo
 
 check: $(READY)

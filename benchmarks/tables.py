@@ -41,8 +41,8 @@ QUESTIONS = {
     "scale_workers": "Larger than memory: how much faster are two single-threaded workers than one?",
     "scale_cost": "Larger than memory: how good are the estimates, on sizes that they were not fitted to?",
     "tuning_values": "Tuned values: how far from the truth, and do intervals cover? (RMSE on truly missing cells)",
-    "mixed_columns": "Does a column that follows the graph suffer from columns beside it that do not? (1,500 nodes, 30 % of "
-    "the cells missing)",
+    "mixed_columns": "Does a column that follows the graph suffer from columns beside it that do not? (1,500 nodes, "
+    "30 % of the cells missing)",
     "degrees": "Do values grow with the degree, and what is gained by dividing them by a power of it? (RMSE, 90 % of "
     "the nodes missing, alpha 0.9, the reliability by hops that fits the truth best)",
     "tuning_downstream": "Tuned representation: accuracy of a GCN against the paper's parameters",

@@ -124,7 +124,9 @@ def usual_warnings(
         advice = "raise max_steps or loosen rtol" + (", or use a smaller alpha" if settings.method == "pcfi" else "")
         found.append(NotSettledWarning(f"{status} To settle it, {advice}."))
     if n_unreachable:
-        filling = {"mean": "their channel's mean (0 if it has none)", "zero": "0", "nan": "NaN"}[settings.unreachable]
+        drawn = ", drawn towards 0" if settings.method == "pcfi" and settings.objective == "values" else ""
+        mean = f"their channel's mean{drawn} (0 if it has none)"
+        filling = {"mean": mean, "zero": "0", "nan": "NaN"}[settings.unreachable]
         found.append(UnreachableWarning(f"{unreachable_text(n_unreachable, problem)}; they hold {filling}"))
     return found
 

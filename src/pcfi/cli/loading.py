@@ -111,7 +111,8 @@ def load(
                 told.say(f"{paths[1]}: {unknown} name unknown ids and were left out")
     with told.stage("prepare graph"):
         n_nodes = nodes.table.num_rows
-        prepared = read_graph(graph, n_nodes, f"{paths[0]} has {n_nodes} rows", directed=directed)
+        rows = f"{paths[0]} has {n_nodes} rows" + (" (or name its ids with --id)" if nodes.id is None else "")
+        prepared = read_graph(graph, n_nodes, rows, directed=directed)
     if prepared.weights is not None and edges.ends is not None and edges.ends.weight is None:
         told.say(f"{paths[1]}: edges that are given more than once add up, so that the graph is weighted")
     loaded = Loaded(nodes, table, prepared)
