@@ -3,8 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from scipy import sparse
 
 import pcfi
+from faces import device_engine
 from pcfi.tuning.moments import LEVELS, Places, fit, moments_of
 
 SIZE = 1500
@@ -108,6 +111,10 @@ def test_known_cells_stay_whatever_the_trust(truth):
     assert result.tuning.trust[0] > 1
     known = ~np.isnan(hidden)
     np.testing.assert_array_equal(result.values[known], hidden[known])
+    with device_engine():
+        device = pcfi.impute(torch.from_numpy(hidden), torch.from_numpy(EDGES.to_numpy().T.copy())).values.numpy()
+    np.testing.assert_array_equal(device[known], hidden[known])
+    np.testing.assert_allclose(device, result.values, rtol=1e-3, atol=1e-3)
     kept = np.minimum(result.tuning.kappa[result.hops] * result.tuning.trust, 1.0)
     numbers = pcfi.impute(
         hidden, EDGES.to_numpy().T, alpha=result.alpha, beta=result.beta, standardize=True, objective="representation"
@@ -115,4 +122,10 @@ def test_known_cells_stay_whatever_the_trust(truth):
     means = result.tuning.means.values
     expected = np.where(known, hidden, means + kept * (numbers.values - means))
     np.testing.assert_allclose(result.values, expected, rtol=1e-6)
+    new = np.where(rng.random((20, 3)) < 0.5, np.nan, features[:20])
+    links = sparse.csr_array((np.ones(20), (np.arange(20), np.arange(20))), shape=(20, SIZE))
+    tuned = pcfi.PCFI().fit(hidden, graph=EDGES.to_numpy().T).transform(new, graph=links)
+    np.testing.assert_array_equal(tuned[~np.isnan(new)], new[~np.isnan(new)])
+    assert np.abs(tuned[:, 0] - truth[:20]).max() < 15
+    assert np.abs(tuned - means)[:, 1:][np.isnan(new[:, 1:])].max() < 0.5  # noise is not followed
     assert "reliability 0.00-0.98, " in repr(result.tuning)

@@ -119,4 +119,5 @@ def hidden_cells(n_hidden: int, n_categories: int) -> str:
 
 
 def _shown(name: str, value: float) -> str:
-    return f"{value:.4g}" if name in ("rmse", "mae") else f"{round(value, 4):.4g}"  # others are parts of 1
+    errors = name in ("rmse", "mae")  # the others are parts of 1; + 0.0, since -0 is 0
+    return f"{value if errors else round(value, 4) + 0.0:.4g}"
