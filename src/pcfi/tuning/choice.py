@@ -89,7 +89,7 @@ def choose(problem: Problem, wishes: Wishes, rng: "np.random.Generator") -> Tuni
             Tried(one.alpha, one.fit.beta, one.error, one.deviation, len(one.filled), one.divided)
             for one in sorted([*judged, *divided], key=lambda one: (one.divided, one.alpha))
         ),
-        n_hidden=sum(len(bench.wanted) for bench in benches),
+        n_hidden=round(sum(float(bench.places.cell.sum()) for bench in benches)),
         n_folds=len(benches),
         note="",
         means=shrunken_means(problem.channels, whole.squares),
