@@ -65,6 +65,7 @@ def test_where_only_categories_are_hidden_their_shares_have_the_errors(columns):
     shares = sum(row.cells for row in found.by_hops if row.method == "pcfi")
     assert shares == 4 * found.n_hidden
     assert all(np.isfinite(one.scores["rmse"]) for one in found.methods)
+    assert found.reliability == ()  # categories have no intervals
 
 
 def test_a_zero_is_no_choice():

@@ -188,7 +188,7 @@ def test_a_damaged_archive_is_an_error_and_not_an_empty_store(tmp_path):
     store.append(record(1))
     store.pack()
     whole = store.packed.read_bytes()
-    for broken in (whole[:-20], b"not compressed"):
+    for broken in (whole[:-20], b"not compressed", b""):
         store.packed.write_bytes(broken)
         with pytest.raises(FileError, match=r"runs\.jsonl\.gz cannot be read"):
             Store(store.path)

@@ -134,10 +134,10 @@ class Imputation:
                 "interval needs errors learned from hidden cells, and this result has none: impute with alpha='auto' "
                 "or objective='values', method 'pcfi' and enough known cells"
             )
-        widths = self._calibration.half_widths(self._hops.n_levels, coverage)
-        reach = self._calibration.reach(coverage)
-        reach[self._categorical] = np.nan
-        half = self._in_units(widths, reach, self._hops)
+        half: Any = 0.0
+        for by_code, by_channel in self._calibration.half_widths(self._hops.n_levels, coverage):
+            by_channel[self._categorical] = np.nan
+            half = half + self._in_units(by_code, by_channel, self._hops)
         return self._wrap(self._filled - half), self._wrap(self._filled + half)
 
     def _in_units(self, by_code: Array, scale: Any, hops: Hops) -> Any:

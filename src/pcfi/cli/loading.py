@@ -92,8 +92,8 @@ def load(
     like_ids = node_files.like_ids(nodes)
     if like_ids is not None:
         told.warn(
-            f"nodes are named by row numbers, and {like_ids!r} is filled like any column of numbers: if it holds the "
-            f"ids, add --id {like_ids}, else --exclude {like_ids} or nothing"
+            f"nodes are named by row numbers, and {like_ids!r} takes part like any column of numbers: if it holds the "
+            f"ids, add --id {like_ids}"
         )
     with told.stage("read edges"):
         edges = edge_files.read_edges(paths[1], nodes, columns.source, columns.target, columns.weight)

@@ -35,7 +35,7 @@ def tables_of(loaded: Loaded, result: Any, outputs: Outputs) -> dict[str, Any]:
     elif outputs.intervals and result.method != "pcfi":
         _left_out(outputs.intervals, f"the method {result.method} was best, and it has no intervals")
     elif outputs.intervals:
-        _left_out(outputs.intervals, "nothing was learned about errors: intervals need more known cells")
+        _left_out(outputs.intervals, f"nothing was learned about errors, because {result.tuning.note}")
     return found
 
 

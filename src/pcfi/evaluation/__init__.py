@@ -174,6 +174,8 @@ def _calls(methods: Any, directed: bool, random_state: Any) -> dict[str, Setting
 def _settings(options: Any, directed: bool, random_state: Any) -> Settings:
     if isinstance(options, str):
         options = {"method": options}
+    if not isinstance(options, Mapping):
+        raise ParameterError(f"methods must name methods, or options by name, got {options!r}")
     if options.get("unreachable") == "nan":
         raise ParameterError(
             "evaluate judges every hidden cell, and unreachable='nan' leaves some empty: choose another"
@@ -203,7 +205,8 @@ def _answer(part: Part, hops: Array, units: Units, settings: Settings) -> Answer
     seconds = time.perf_counter() - begin
     unit = units.per_channel[fold.channels]
     filled = fold.at(result.values) / unit
-    claims = _claims(fold, result, np.abs(filled - fold.truth / unit), hops, unit)
+    actual = np.abs(filled - fold.truth / unit)
+    claims = _claims(fold, result, actual, hops, unit) if part.has_numbers else None
     return Answer(filled, part.right(result.values), hops, claims, seconds)
 
 

@@ -22,12 +22,15 @@ class Part:
         The cells that have an error. Where only categories are hidden, their shares.
     choices : tuple of Fold
         Those of each column of categories, one row per cell and one column per category.
+    has_numbers : bool
+        Whether `numbers` are numbers.
     n_cells : int
         Number of hidden cells; a category is one.
     """
 
     numbers: Fold
     choices: tuple[Fold, ...]
+    has_numbers: bool
     n_cells: int
 
     def right(self, values: Array) -> Array:
@@ -51,7 +54,7 @@ def parts_of(folds: list[Fold], problem: Problem) -> list[Part]:
         column, number = columns[fold.channels], is_number[fold.channels]
         choices = [_choice(fold, column == one, widths[one]) for one in np.unique(column[~number])]
         n_cells = int(number.sum()) + sum(len(choice.truth) for choice in choices)
-        return Part(_chosen(fold, number) if some else fold, tuple(choices), n_cells)
+        return Part(_chosen(fold, number) if some else fold, tuple(choices), some, n_cells)
 
     return [part(fold) for fold in folds]
 

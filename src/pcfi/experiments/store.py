@@ -10,6 +10,7 @@ import json
 import os
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -140,6 +141,8 @@ class Store:
             if self.damages:
                 raise FileError(f"nothing is packed before this is mended: {self.damages[0]}")
             lines = sorted(record.to_line() for record in self)
+            if not lines:
+                return
             with atomic_file(str(self.packed), force=True) as file:
                 file.write(gzip.compress("".join(lines).encode(), mtime=0))
             self.path.unlink(missing_ok=True)
@@ -150,16 +153,17 @@ class Store:
         return FileLock(self.path.with_name(f".{self.path.name}.lock"))  # goes with the process that holds it
 
     def _read(self) -> None:
+        """The packed file last: to it goes what another process packs meanwhile."""
         self.damages.clear()
-        if self.packed.exists():
+        with suppress(FileNotFoundError), self.path.open("rb") as file:
+            self._take(self.path, file)
+        with suppress(FileNotFoundError):
             self._take(self.packed, self._unpacked())
-        if self.path.exists():
-            with self.path.open("rb") as file:
-                self._take(self.path, file)
 
     def _unpacked(self) -> list[bytes]:
+        data = self.packed.read_bytes()
         try:
-            return gzip.decompress(self.packed.read_bytes()).splitlines()
+            return gzip.decompress(data or b"empty").splitlines()
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise FileError(f"{self.packed} cannot be read ({error}): restore it, or delete it to start anew") from None
 

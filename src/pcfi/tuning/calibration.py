@@ -32,7 +32,8 @@ MOST_SCORES = 10_000  # kept of a group in a fold, evenly spaced in rank
 CAUTION = np.linspace(0.0, 1.0, 21)
 EQUAL_VALUES = 5  # that make a channel steady, if they are not 0
 CELLS_IN_CHANNEL = 100  # for a channel to have quantiles of its own
-CLEARLY_WIDER = 1.3  # times that of all cells, from which on a channel goes by its own quantile
+CLEARLY = 5.0  # over the root of the number of its cells: by how much its quantile must exceed that of all cells
+PARTS = 200  # in which the quantiles of a channel are kept
 
 
 def is_steady(channels: Channels) -> Array:
@@ -44,7 +45,7 @@ def is_steady(channels: Channels) -> Array:
 class Errors:
     """Errors in the hidden cells of a fold, in units of the channels' spreads: of the method, and of the mean.
 
-    Levels are hops, LEVELS - 1 at most; `steady` tells whether all that the fold leaves known of the channel is equal.
+    Levels are hops, LEVELS - 1 at most; `steady` tells whether the channel is, as far as the fold leaves it known.
     """
 
     levels: Array
@@ -97,8 +98,8 @@ class Calibration:
         Which scores a number of hops goes by.
     scores : list, one per group, of lists, one per fold, of ndarray
         Error over expected error of hidden cells, sorted.
-    shapes : Shapes
-        How these are distributed in channels that have many of them.
+    own : OwnQuantiles
+        Of channels that have many of them, and larger ones than others.
     """
 
     scale: Array
@@ -107,7 +108,7 @@ class Calibration:
     unreachable: float
     groups: Array
     scores: list[list[Array]]
-    shapes: "Shapes"
+    own: "OwnQuantiles"
 
     def factors(self, n_levels: int) -> Array:
         """Factor by hops code, as in `Hops.codes`: 0 for known cells; the last entry is for unreachable ones."""
@@ -115,66 +116,53 @@ class Calibration:
         table[0], table[-1] = 0.0, self.unreachable
         return np.asarray(table)
 
-    def half_widths(self, n_levels: int, coverage: float) -> Array:
-        """Half the width of an interval by hops code, in units of the channel's scale."""
+    def half_widths(self, n_levels: int, coverage: float) -> list[tuple[Array, Array]]:
+        """Half the width of an interval: the sum of products of a number by hops code and one by channel.
+
+        The first product is that of channels that go by all cells, the second that of those that go by their own.
+        """
         quantiles = np.array([_cautious_quantile(folds, coverage) for folds in self.scores])
         groups = self.groups[np.minimum(np.arange(n_levels + 2), LEVELS - 1)]
-        widths = self.factors(n_levels) * quantiles[groups]
+        factors = self.factors(n_levels)
+        widths = factors * quantiles[groups]
         widths[-1] = max(widths[-1], np.finfo(np.float64).tiny)  # so that it has no end in a channel without one
-        return np.asarray(widths)
-
-    def reach(self, coverage: float) -> Array:
-        """What half a width is to be multiplied with, by channel."""
-        return np.where(self.unseen, np.inf, self.scale * self.shapes.factors(coverage))
+        own = self.own.at(coverage)
+        together = np.where(self.own.rows >= 0, 0.0, np.where(self.unseen, np.inf, self.scale))
+        return [(widths, together), (factors, self.scale * own)] if own.any() else [(widths, together)]
 
 
 @dataclass(frozen=True, eq=False)
-class Shapes:
-    """Percentiles of the scores of all hidden cells, and of those of channels with many.
+class OwnQuantiles:
+    """Quantiles of the scores of channels whose scores spread clearly wider than those of all cells.
 
     Attributes
     ----------
-    of_all : ndarray
-        One per percentile.
-    of_channels : ndarray
-        One row per channel that has percentiles of its own.
+    quantiles : ndarray
+        One row per such channel, at 0, 1/PARTS, ... 1.
     rows : ndarray of int, one per channel
-        Its row; -1 if there is none.
+        Its row; -1 if it goes by all cells.
     """
 
-    of_all: Array
-    of_channels: Array
+    quantiles: Array
     rows: Array
 
     @classmethod
-    def of(cls, channels: Array, scores: Array, n_channels: int) -> "Shapes":
-        """The percentiles of scores, given the channel of each."""
-        counts = np.bincount(channels, minlength=n_channels)
-        own = np.flatnonzero(counts >= CELLS_IN_CHANNEL) if n_channels > 1 else np.empty(0, dtype=np.int64)
-        rows = np.full(n_channels, -1)
-        rows[own] = np.arange(len(own))
-        order = np.lexsort((scores, channels))
-        starts = np.cumsum(counts) - counts
-        return cls(
-            _percentiles(np.sort(scores), np.zeros(1, dtype=np.int64), np.array([len(scores)]))[0],
-            _percentiles(scores[order], starts[own], counts[own]),
-            rows,
-        )
+    def of(cls, channels: Array, scores: Array, n_channels: int) -> "OwnQuantiles":
+        """Given the channel of each score; decided once, at 90 %, so that wider coverage has wider intervals."""
+        counts, rows = np.bincount(channels, minlength=n_channels), np.full(n_channels, -1)
+        many = np.flatnonzero(counts >= CELLS_IN_CHANNEL) if n_channels > 1 else np.empty(0, dtype=np.int64)
+        ordered, starts = scores[np.lexsort((scores, channels))], np.cumsum(counts) - counts
+        place = np.ceil((counts[many, None] + 1) * np.arange(PARTS + 1) / PARTS).astype(np.int64) - 1
+        found = ordered[starts[many, None] + np.clip(place, 0, counts[many, None] - 1)]
+        usual = _quantile(scores, 0.9)
+        wide = found[:, int(0.9 * PARTS)] > (1 + CLEARLY / np.sqrt(counts[many])) * usual
+        rows[many[wide]] = np.arange(int(wide.sum()))
+        return cls(found[wide], rows)
 
-    def factors(self, coverage: float) -> Array:
-        """What the quantile of all cells is to be multiplied with, by channel."""
-        place = min(int(np.ceil(100 * coverage)), 100)
-        of_all = float(self.of_all[place])
-        if of_all == 0:
-            return np.ones(len(self.rows))
-        ratio = np.append(self.of_channels[:, place], of_all)[self.rows] / of_all
-        return np.where(ratio > CLEARLY_WIDER, ratio, 1.0)
-
-
-def _percentiles(ordered: Array, starts: Array, counts: Array) -> Array:
-    """Conformal quantiles at 0, 1, ... 100 % of parts of an array that are in order, one row per part."""
-    place = np.ceil((counts[:, None] + 1) * np.arange(101) / 100).astype(np.int64) - 1
-    return np.asarray(ordered[starts[:, None] + np.clip(place, 0, counts[:, None] - 1)])
+    def at(self, coverage: float) -> Array:
+        """The quantile of each channel; 0 for those that go by all cells."""
+        place = min(int(np.ceil(PARTS * coverage - 1e-9)), PARTS)
+        return np.append(self.quantiles[:, place], 0.0)[self.rows]
 
 
 def calibrate(folds: Sequence[Errors], channels: Channels, spread: Array) -> Calibration:
@@ -197,8 +185,8 @@ def calibrate(folds: Sequence[Errors], channels: Channels, spread: Array) -> Cal
             kept.append(_thinned(np.sort(relative[-1][group == number])))
     of_steady = _drawn(steady.absolute.sum(), len(steady.absolute), expected.overall)
     scale = np.where(is_steady(channels), of_steady, expected.per_channel) * spread
-    shapes = Shapes.of(total.channels, np.concatenate(relative), n_channels)
-    return Calibration(scale, channels.n_known == 0, expected.by_hops, unreachable, groups, scores, shapes)
+    wide = OwnQuantiles.of(total.channels, np.concatenate(relative), n_channels)
+    return Calibration(scale, channels.n_known == 0, expected.by_hops, unreachable, groups, scores, wide)
 
 
 def _expect(errors: Errors, n_channels: int) -> Expected:

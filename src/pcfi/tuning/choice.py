@@ -26,8 +26,9 @@ FOLDS = 3  # each costs a diffusion per alpha
 FEWEST_UNITS = 5  # hidden nodes (cells, where cells are missing one by one) below which nothing can be learned
 FINALISTS = 2  # alphas that are tried on all folds
 PRIOR_CELLS = (300.0, 60.0, 12.0)  # of a column that are trusted like those of all columns
-FEWEST_CELLS = 100  # that must be hidden of a column to tell it apart from others
-WORTHWHILE = 0.99  # of the squared error that is left if columns are told apart
+FEWEST_CELLS = 100  # that must be hidden of some column to tell columns apart
+WORTHWHILE = 0.99  # of the squared error of all columns is left at most if they are told apart
+RESCUED = 0.5  # of that of a column, as it would be otherwise or with its mean
 CAUTIOUS_UNITS = (8.0, 32.0)  # instead of PRIOR_UNITS: what few hidden units say is followed less far
 DEFAULT_ALPHA, DEFAULT_BETA = 0.5, 0.1
 
@@ -187,18 +188,22 @@ def _fits_without_own(
 ) -> tuple[float, list[Fit]]:
     """How many cells of a column are to be trusted like those of all columns, and for each fold what the others teach.
 
-    Columns are told apart only if that makes the error on the folds clearly smaller, and by enough.
+    Columns are told apart only if that makes the error on the folds clearly smaller, and by enough: that of all
+    columns, or that of one that follows the graph, beside many that do not.
     """
 
     def fitted(prior_cells: float) -> tuple[float, list[Fit], Array]:
         fits = [fit(total - own, beta, prior_units, prior_cells) for own in moments]
-        return prior_cells, fits, np.array([own.error(found) for own, found in zip(moments, fits, strict=True)])
+        return prior_cells, fits, np.array([own.errors(found) for own, found in zip(moments, fits, strict=True)])
 
     alike, fits, errors = fitted(ALIKE)
-    cells = total.cells.sum(axis=0)
+    cells, of_mean = total.cells.sum(axis=0), total.yy.sum(axis=0)
     if len(cells) > 1 and cells.max() >= FEWEST_CELLS:
-        apart, rivals, theirs = min(map(fitted, PRIOR_CELLS), key=lambda one: float(one[2].mean()))
-        if _clearly_smaller(theirs, errors) and theirs.mean() < WORTHWHILE * errors.mean():
+        apart, rivals, theirs = min(map(fitted, PRIOR_CELLS), key=lambda one: float(one[2].sum()))
+        ours = errors.sum(axis=0)
+        rescued = (theirs.sum(axis=0) < RESCUED * np.minimum(ours, of_mean)) & (cells >= FEWEST_CELLS)
+        worthwhile = theirs.sum() < WORTHWHILE * errors.sum() or rescued.any()
+        if worthwhile and _clearly_smaller(theirs.sum(axis=1), errors.sum(axis=1)):
             return apart, rivals
     return alike, fits
 

@@ -1,7 +1,7 @@
 """Sums over hidden cells, and the reliability and the strength of sharing that they make best.
 
 With mu the mean of a cell's channel, d = X-hat - mu, c what it received from other channels (X-tilde = X-hat + beta c)
-and y = x - mu, all in units of the channel's range, the squared error of V = mu + k (X-tilde - mu) is
+and y = x - mu, all in units of the channel (`trials.Whole`), the squared error of V = mu + k (X-tilde - mu) is
 
     sum over cells:  YY - 2 k (DY + beta CY) + k^2 (DD + 2 beta DC + beta^2 CC)
 
@@ -21,7 +21,7 @@ Array = npt.NDArray[Any]
 
 LEVELS = 64  # hops from here on count alike
 PRIOR_UNITS = 2.0  # hidden units whose weight pulls a hop's reliability towards that of all, and all and beta towards 0
-ROUNDS, TRUSTING_ROUNDS = 12, 2
+ROUNDS, TRUSTING_ROUNDS = 12, 5
 ALIKE = np.inf  # hidden cells of a column that would have to speak against a trust of 1
 
 
@@ -56,11 +56,11 @@ class Moments:
         """Sums of what was filled in times y, and times itself."""
         return self.dy + beta * self.cy, self.dd + 2 * beta * self.dc + beta**2 * self.cc
 
-    def error(self, found: "Fit") -> float:
-        """Mean squared error of a fit."""
+    def errors(self, found: "Fit") -> Array:
+        """Sum of the squared errors of a fit, by column."""
         kept = np.minimum(found.kappa[: len(self.yy), None] * found.trust, 1.0)
         product, weight = self.products(found.beta)
-        return float((self.yy - 2 * kept * product + kept**2 * weight).sum() / max(self.cells.sum(), 1.0))
+        return np.asarray((self.yy - 2 * kept * product + kept**2 * weight).sum(axis=0))
 
     def _sums(self) -> tuple[Array, ...]:
         return tuple(getattr(self, one.name) for one in fields(self))
@@ -129,7 +129,10 @@ def fit(
         if abs(found - before) <= 1e-4 * max(1.0, before):
             break
     if prior_cells < np.inf:
-        kappa, trust = _trusting(moments, kappa, found, share, prior_cells)
+        found = (
+            beta or 0.0
+        )  # what is best for all columns alike may be far from what is best for those that are trusted
+        kappa, trust = _trusting(moments, _kappa(by_hops, found, share), found, share, prior_cells)
         for _ in range(TRUSTING_ROUNDS if beta is None else 0):
             found = _beta(moments.trusted(trust), kappa, share)
             kappa, trust = _trusting(moments, _kappa(by_hops, found, share), found, share, prior_cells)
@@ -147,6 +150,8 @@ def _beta(moments: Moments, kappa: Array, share: float) -> float:
 
 def _trusting(moments: Moments, kappa: Array, beta: float, share: float, prior_cells: float) -> tuple[Array, Array]:
     """Reliability and trust for a beta, from the reliability with all columns trusted alike: each once, trust again."""
+    if not kappa[1:].any():  # some columns run against the graph, as much as others follow it
+        kappa = np.ones(len(kappa))
     trust = _trust(moments, kappa, beta, prior_cells)
     kappa = _kappa(moments.trusted(trust), beta, share)
     return kappa, _trust(moments, kappa, beta, prior_cells)

@@ -52,12 +52,12 @@ class Bench:
     places : Places
         Hops and column of each judged cell, and its part of a hidden unit, so that the cells of a unit sum to about 1.
     unit : ndarray
-        Range of the channel of each judged cell in the whole problem.
+        Unit of the channel of each judged cell, as in `Whole`.
     spread : ndarray
         Spread of its channel: from what the fold leaves known where that is little, so that a hidden cell has no part
         in what its own error is measured in; else from all that is known, as it will be when missing cells are filled.
     steady : ndarray of bool
-        Whether all that the fold leaves known of its channel is equal.
+        Whether its channel is (`is_steady`), as far as the fold leaves it known.
     mean : ndarray
         Mean of its channel from what the fold leaves known.
     wanted : ndarray
@@ -102,7 +102,11 @@ class Bench:
 
 @dataclass(frozen=True, eq=False)
 class Whole:
-    """What all folds need to know about the whole problem: range, magnitude, sum of squares and spread of channels."""
+    """What all folds need to know about the channels of the whole problem: unit, magnitude, sum of squares and spread.
+
+    The unit is the range of the known values; of a category, 0 to 1, times the root of the number of categories, so
+    that all of a column weigh like one channel.
+    """
 
     units: Array
     magnitudes: Array
@@ -115,7 +119,7 @@ class Whole:
         """Look at the known cells once."""
         channels, squares = problem.channels, sums_of_squares(problem)
         typical = Typical.of(channels, squares)
-        width = np.bincount(problem.columns)[problem.columns]  # so that a category counts once, not once per channel
+        width = np.bincount(problem.columns)[problem.columns]
         return cls(
             ranges(channels) * np.sqrt(width), channels.magnitude, squares, typical, spreads(channels, squares, typical)
         )
