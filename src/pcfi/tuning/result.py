@@ -52,8 +52,7 @@ class Tuning:
         What was made small on the hidden cells.
     error : float
         The error to expect in that metric, with channels in units of their range (of k categories, of the root of k);
-        estimated on hidden cells with
-        parameters that were fitted without them. NaN if nothing was hidden.
+        estimated on hidden cells with parameters that were fitted without them. NaN if nothing was hidden.
     error_of_mean : float
         The same for filling in the (shrunken) mean of the channel.
     tried : tuple of Tried
