@@ -199,7 +199,10 @@ def _fits_without_own(
     alike, fits, errors = fitted(ALIKE)
     cells, of_mean = total.cells.sum(axis=0), total.yy.sum(axis=0)
     if len(cells) > 1 and cells.max() >= FEWEST_CELLS:
-        apart, rivals, theirs = min(map(fitted, PRIOR_CELLS), key=lambda one: float(one[2].sum()))
+        tried = [fitted(PRIOR_CELLS[0])]
+        if tried[0][2].sum() < errors.sum():
+            tried += map(fitted, PRIOR_CELLS[1:])
+        apart, rivals, theirs = min(tried, key=lambda one: float(one[2].sum()))
         ours = errors.sum(axis=0)
         rescued = (theirs.sum(axis=0) < RESCUED * np.minimum(ours, of_mean)) & (cells >= FEWEST_CELLS)
         worthwhile = theirs.sum() < WORTHWHILE * errors.sum() or rescued.any()

@@ -21,7 +21,7 @@ Array = npt.NDArray[Any]
 
 LEVELS = 64  # hops from here on count alike
 PRIOR_UNITS = 2.0  # hidden units whose weight pulls a hop's reliability towards that of all, and all and beta towards 0
-ROUNDS, TRUSTING_ROUNDS = 12, 5
+ROUNDS = 12
 ALIKE = np.inf  # hidden cells of a column that would have to speak against a trust of 1
 
 
@@ -122,21 +122,20 @@ def fit(
     share = prior_units / max(float(moments.units.sum()), 1.0)
     alike = np.ones(moments.yy.shape[1])
     by_hops = moments.trusted(alike)
-    kappa, found, trust = _kappa(by_hops, beta or 0.0, share), beta or 0.0, alike
+
+    def best(given: float) -> Fit:
+        kappa = _kappa(by_hops, given, share)
+        if prior_cells == ALIKE:
+            return Fit(kappa, given, alike)
+        return Fit(*_trusting(moments, kappa, given, share, prior_cells))
+
+    found = best(beta or 0.0)
     for _ in range(ROUNDS if beta is None else 0):
-        before, found = found, _beta(by_hops, kappa, share)
-        kappa = _kappa(by_hops, found, share)
-        if abs(found - before) <= 1e-4 * max(1.0, before):
+        trusted = by_hops if prior_cells == ALIKE else moments.trusted(found.trust)
+        before, found = found.beta, best(_beta(trusted, found.kappa, share))
+        if abs(found.beta - before) <= 1e-4 * max(1.0, before):
             break
-    if prior_cells < np.inf:
-        found = (
-            beta or 0.0
-        )  # what is best for all columns alike may be far from what is best for those that are trusted
-        kappa, trust = _trusting(moments, _kappa(by_hops, found, share), found, share, prior_cells)
-        for _ in range(TRUSTING_ROUNDS if beta is None else 0):
-            found = _beta(moments.trusted(trust), kappa, share)
-            kappa, trust = _trusting(moments, _kappa(by_hops, found, share), found, share, prior_cells)
-    return Fit(kappa, found, trust)
+    return found
 
 
 def _beta(moments: Moments, kappa: Array, share: float) -> float:
@@ -148,13 +147,15 @@ def _beta(moments: Moments, kappa: Array, share: float) -> float:
     return max(0.0, slope / curve) if curve > 0 else 0.0
 
 
-def _trusting(moments: Moments, kappa: Array, beta: float, share: float, prior_cells: float) -> tuple[Array, Array]:
-    """Reliability and trust for a beta, from the reliability with all columns trusted alike: each once, trust again."""
+def _trusting(
+    moments: Moments, kappa: Array, beta: float, share: float, prior_cells: float
+) -> tuple[Array, float, Array]:
+    """Reliability, beta and trust for a beta, from the reliability with all columns trusted alike."""
     if not kappa[1:].any():  # some columns run against the graph, as much as others follow it
         kappa = np.ones(len(kappa))
     trust = _trust(moments, kappa, beta, prior_cells)
     kappa = _kappa(moments.trusted(trust), beta, share)
-    return kappa, _trust(moments, kappa, beta, prior_cells)
+    return kappa, beta, _trust(moments, kappa, beta, prior_cells)
 
 
 def _trust(moments: Moments, kappa: Array, beta: float, prior_cells: float) -> Array:
