@@ -150,14 +150,15 @@ class OwnQuantiles:
     def of(cls, channels: Array, scores: Array, n_channels: int) -> "OwnQuantiles":
         """Given the channel of each score; decided once, at 90 %, so that wider coverage has wider intervals."""
         counts, rows = np.bincount(channels, minlength=n_channels), np.full(n_channels, -1)
-        many = np.flatnonzero(counts >= CELLS_IN_CHANNEL) if n_channels > 1 else np.empty(0, dtype=np.int64)
-        ordered, starts = scores[np.lexsort((scores, channels))], np.cumsum(counts) - counts
-        place = np.ceil((counts[many, None] + 1) * np.arange(PARTS + 1) / PARTS).astype(np.int64) - 1
-        found = ordered[starts[many, None] + np.clip(place, 0, counts[many, None] - 1)]
-        usual = _quantile(scores, 0.9)
-        wide = found[:, int(0.9 * PARTS)] > (1 + CLEARLY / np.sqrt(counts[many])) * usual
-        rows[many[wide]] = np.arange(int(wide.sum()))
-        return cls(found[wide], rows)
+        limit = (1 + CLEARLY / np.sqrt(np.maximum(counts, 1))) * _quantile(scores, 0.9)
+        within = np.bincount(channels[scores <= limit[channels]], minlength=n_channels)
+        is_wide = (counts >= CELLS_IN_CHANNEL) & (within < np.ceil((counts + 1) * 0.9)) & (n_channels > 1)
+        wide, theirs = np.flatnonzero(is_wide), is_wide[channels]
+        scores, channels, sizes = scores[theirs], channels[theirs], counts[wide, None]
+        ordered, starts = scores[np.lexsort((scores, channels))], np.cumsum(sizes)[:, None] - sizes
+        place = np.ceil((sizes + 1) * np.arange(PARTS + 1) / PARTS).astype(np.int64) - 1
+        rows[wide] = np.arange(len(wide))
+        return cls(ordered[starts + np.clip(place, 0, sizes - 1)], rows)
 
     def at(self, coverage: float) -> Array:
         """The quantile of each channel; 0 for those that go by all cells."""

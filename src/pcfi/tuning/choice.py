@@ -168,7 +168,7 @@ def prepare_benches(
 
 def judge(benches: list[Bench], trials: list[Trial], wishes: Wishes, prior_units: float = PRIOR_UNITS) -> Judged:
     """Fit reliability and beta, and estimate the error with fits that did not see the fold they are applied to."""
-    moments = [bench.moments(trial) for bench, trial in zip(benches, trials, strict=True)]
+    moments = [trial.moments for trial in trials]
     total = _total(moments)
     beta = wishes.beta if trials[0].alpha < 1 else 0.0
     prior_cells, fits = _fits_without_own(moments, total, beta, prior_units)

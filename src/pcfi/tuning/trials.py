@@ -36,11 +36,14 @@ class Trial:
         d = X-hat - mu of each judged cell.
     received : ndarray
         c, what it receives from other channels for beta = 1.
+    moments : Moments
+        The sums that decide reliability, trust and beta.
     """
 
     alpha: float
     diffused: Array
     received: Array
+    moments: Moments
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,10 +97,6 @@ class Bench:
         """Truth, filled and nodes as a metric takes them; `filled` is less the mean, in units, like `wanted`."""
         offset = self.mean / self.unit
         return self.wanted + offset, filled + offset, self.fold.nodes
-
-    def moments(self, trial: Trial) -> Moments:
-        """The sums that decide reliability and beta."""
-        return moments_of(self.places, trial.diffused, trial.received, self.wanted)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +174,8 @@ def try_alpha(bench: Bench, alpha: float, settings: Settings, out: Array) -> Tri
         diffused = _product(factors, fold, out)
         share_factored(out, hops, factors, units, sharing, nodes)
     received = fold.at(out) - diffused
-    return Trial(alpha, (bench.factor * diffused - bench.mean) / bench.unit, bench.factor * received / bench.unit)
+    diffused, received = (bench.factor * diffused - bench.mean) / bench.unit, bench.factor * received / bench.unit
+    return Trial(alpha, diffused, received, moments_of(bench.places, diffused, received, bench.wanted))
 
 
 def _loosened(solver: Solver) -> Solver:
