@@ -22,7 +22,7 @@ Array = npt.NDArray[Any]
 LEVELS = 64  # hops from here on count alike
 PRIOR_UNITS = 2.0  # hidden units whose weight pulls a hop's reliability towards that of all, and all and beta towards 0
 ROUNDS = 12
-ALIKE = np.inf  # hidden cells of a column that would have to speak against a trust of 1
+ALIKE = np.inf  # prior cells of a column with which all columns are trusted alike
 
 
 @dataclass(frozen=True, eq=False)
