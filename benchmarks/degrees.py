@@ -7,10 +7,10 @@ from common import DATASETS, answer
 from tuning import TABLES, data, known_cells
 
 import pcfi
-from pcfi.degrees import DegreeScale, growth
-from pcfi.problem import read_problem
-from pcfi.tuning.moments import LEVELS, Places, fit, moments_of
-from pcfi.tuning.trials import Whole
+from pcfi.estimation.closed_form import LEVELS, Places, fit, moments_of
+from pcfi.estimation.fold_runs import Whole
+from pcfi.inputs.problem import read_problem
+from pcfi.stages.degree_scaling import DegreeScale, growth
 
 POWERS = (0.0, 0.25, 0.5, 0.75)
 RATE, ALPHA = 0.9, 0.9

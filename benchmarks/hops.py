@@ -7,9 +7,9 @@ from scipy.sparse.csgraph import dijkstra
 
 import pcfi
 from pcfi._kernels.blocks import aligned_block
-from pcfi._kernels.relaxing import mark_sources, read_hops, relax
-from pcfi._kernels.search import Sources, search
-from pcfi.problem import read_problem
+from pcfi._kernels.hop_relaxation import mark_sources, read_hops, relax
+from pcfi._kernels.hop_search import Sources, search
+from pcfi.inputs.problem import read_problem
 
 
 def compare(name: str, features: np.ndarray, graph: object) -> dict[str, object]:

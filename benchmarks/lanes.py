@@ -8,7 +8,7 @@ from common import answer, hide, load
 
 import pcfi
 from pcfi._kernels.blocks import lanes_of
-from pcfi.diffusion import scaled
+from pcfi.stages.diffusion import scaled
 
 LANES = lanes_of(np.float32)
 

@@ -10,7 +10,7 @@ from sklearn.neighbors import NearestNeighbors
 from tabular import generated
 
 import pcfi
-from pcfi.knn import RowSearch, link, nan_aware_neighbors, reach
+from pcfi.integrations.knn import RowSearch, link, nan_aware_neighbors, reach
 
 SIZES = (2_000, 10_000, 30_000, 100_000)
 NEIGHBORS = 15

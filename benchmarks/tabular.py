@@ -8,7 +8,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, loa
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 
-from pcfi.estimator import PCFI
+from pcfi.integrations.sklearn import PCFI
 
 RATES = (0.1, 0.3, 0.5)
 SEEDS = 3

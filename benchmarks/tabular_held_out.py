@@ -6,7 +6,7 @@ from sklearn.datasets import load_iris, load_linnerud, make_friedman1, make_low_
 from sklearn.impute import KNNImputer
 from tabular import RATES, SEEDS
 
-from pcfi.estimator import PCFI
+from pcfi.integrations.sklearn import PCFI
 
 
 def joined(table: np.ndarray, target: np.ndarray) -> np.ndarray:

@@ -8,8 +8,8 @@ from common import answer
 from tabular import RATES, TABLES, generated
 
 import pcfi
-from pcfi import knn
-from pcfi.estimator import PCFI
+from pcfi.integrations import knn
+from pcfi.integrations.sklearn import PCFI
 
 SMALL = {name: TABLES[name]() for name in ("wine", "diabetes", "breast cancer", "digits")}
 SMALL["generated"] = generated(1_500, 50)

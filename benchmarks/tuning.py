@@ -49,9 +49,9 @@ def known_cells(shape: tuple[int, int], kind: str, rate: float, seed: int) -> np
 
 def oracle(hidden: np.ndarray, features: np.ndarray, graph: Any, units: np.ndarray) -> float:
     """RMSE of the best alpha, beta and reliability by hops for someone who sees the truth."""
-    from pcfi.problem import read_problem
-    from pcfi.tuning.means import shrunken_means, sums_of_squares
-    from pcfi.tuning.moments import LEVELS, Places, fit, moments_of
+    from pcfi.estimation.closed_form import LEVELS, Places, fit, moments_of
+    from pcfi.estimation.means import shrunken_means, sums_of_squares
+    from pcfi.inputs.problem import read_problem
 
     missing = np.isnan(hidden)
     problem = read_problem(hidden, graph)

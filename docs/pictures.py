@@ -368,7 +368,7 @@ def sweeps_and_gradients(field: Field) -> None:
 
 
 def depths() -> None:
-    """Hops from which a confidence is too small for ordinary arithmetic, as `pcfi.diffusion` decides it."""
+    """Hops from which a confidence is too small for ordinary arithmetic, as `pcfi.stages.diffusion` decides it."""
     for dtype in (np.float32, np.float64):
         smallest = 1e3 * float(np.finfo(dtype).tiny)
         first = {f"alpha {alpha}": int(np.floor(np.log(smallest) / np.log(alpha))) + 1 for alpha in (0.1, 0.5, 0.9)}

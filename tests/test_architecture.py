@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import pcfi
-from pcfi.filling import FILLS
-from pcfi.parameters import METHODS, Settings
+from pcfi.pipeline.methods import FILLS
+from pcfi.settings import METHODS, Settings
 
 SOURCE = Path(pcfi.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import pcfi
-from pcfi.problem import Channels, read_problem
-from pcfi.tuning.calibration import Calibration, Errors, calibrate
-from pcfi.tuning.spreads import Typical, spreads
+from pcfi.estimation.calibration import Calibration, Errors, calibrate
+from pcfi.estimation.spreads import Typical, spreads
+from pcfi.inputs.problem import Channels, read_problem
 from random_problems import random_known
 from smooth_features import hidden_at, ring, smooth
 

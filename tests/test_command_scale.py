@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 import pcfi
 from command_line import COMMAND, run
-from pcfi.cli import sizing
+from pcfi.cli import requirements
 from pcfi.cli.app import app
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="kills with a signal")
@@ -164,7 +164,7 @@ def test_the_commands_of_the_page_run_as_written(tmp_path):
 
 
 def test_a_scheduler_that_is_not_there_is_one_line(files, tmp_path, monkeypatch):
-    runners = pytest.importorskip("pcfi.scale.runners")
+    runners = pytest.importorskip("pcfi.outofcore.runners")
     pytest.importorskip("distributed")
     monkeypatch.setattr(runners, "PATIENCE", "1s")
     done = invoke(
@@ -203,7 +203,7 @@ def test_a_killed_run_goes_on_with_the_same_command_to_the_same_bits(files, tmp_
 
 def stopped(files, tmp_path, monkeypatch, *more):
     """A run that was interrupted after its first task, and its command."""
-    from pcfi.scale.folder import WorkFolder
+    from pcfi.outofcore.folder import WorkFolder
 
     command = ["impute", files / "nodes.parquet", files / "edges.csv", "-o", tmp_path / "y.parquet", "--memory=2GB"]
     record = WorkFolder.record
@@ -340,7 +340,7 @@ def test_info_on_files_larger_than_memory_reads_their_heads(files, monkeypatch, 
 
 
 def test_the_advice_names_a_budget_that_suffices():
-    job = sizing.Job(10**11, 32 * 10**9, 2 * 10**9, 10**8, 10**10, 60.0, True)
+    job = requirements.Job(10**11, 32 * 10**9, 2 * 10**9, 10**8, 10**10, 60.0, True)
     assert job.remarks() == ["Filling this at once would take about 100.0 GB of memory: use --memory 3GB."]
-    assert "a machine with more memory" in sizing.Job(10**11, 10**9, 2 * 10**9, 1, 1, 60.0, True).remarks()[0]
-    assert sizing.Job(1, 10**9, 1, 1, 1, 1.0, False).remarks() == []
+    assert "a machine with more memory" in requirements.Job(10**11, 10**9, 2 * 10**9, 1, 1, 60.0, True).remarks()[0]
+    assert requirements.Job(1, 10**9, 1, 1, 1, 1.0, False).remarks() == []

@@ -7,12 +7,12 @@ from scipy import sparse
 
 import pcfi
 from faces import DEVICE, device_engine, to_numpy, to_tensor
-from pcfi.degrees import DegreeScale, grows_with_degree
-from pcfi.engines import engine_of
-from pcfi.filling import FILLS
-from pcfi.parameters import Settings
-from pcfi.problem import read_problem
-from pcfi.tuning.trials import Whole
+from pcfi.backends import backend_for
+from pcfi.estimation.fold_runs import Whole
+from pcfi.inputs.problem import read_problem
+from pcfi.pipeline.methods import FILLS
+from pcfi.settings import Settings
+from pcfi.stages.degree_scaling import DegreeScale, grows_with_degree
 
 
 def popular(power=0.5, n_nodes=1500, n_channels=6, missing=0.5, seed=0):
@@ -39,7 +39,7 @@ def test_the_steady_state_of_divided_features_is_that_of_feature_propagation():
     scale = DegreeScale.of(problem)
     settings = Settings(alpha=1.0, beta=0.0, solver=pcfi.UntilSettled(rtol=1e-10, max_steps=10_000), standardize=False)
     divided = scale.divide(problem)
-    filled = FILLS["pcfi"](divided, settings, engine_of(divided)).values
+    filled = FILLS["pcfi"](divided, settings, backend_for(divided)).values
     scale.multiply(problem, filled)
     propagated = pcfi.impute(features, graph, method="fp", self_loops=False, solver=settings.solver).values
     np.testing.assert_allclose(filled, propagated, rtol=1e-7)

@@ -11,9 +11,9 @@ import torch
 
 import pcfi
 from faces import DEVICE, device_engine, device_tensor, numpy
-from pcfi import tensors
 from pcfi._kernels import reference
-from pcfi.engines.device.adjacency import Adjacency
+from pcfi.backends.torch_device.adjacency import Adjacency
+from pcfi.inputs import tensors
 from random_problems import random_problem
 from test_diffusion import caterpillar, citation_like, direct_solve, exact_path_between
 
@@ -197,7 +197,7 @@ def test_small_blocks_of_rows_and_columns_add_up(monkeypatch):
 def test_a_device_without_sparse_products_sums_over_edges(monkeypatch):
     problem = random_problem(np.random.default_rng(7), n_nodes=60, degree=12, weighted=True)
     sparse = device_tensor(problem.masked, problem.graph, solver=SOLVERS[1]).values
-    monkeypatch.setattr("pcfi.engines.device.adjacency._compressed", lambda *_: None)
+    monkeypatch.setattr("pcfi.backends.torch_device.adjacency._compressed", lambda *_: None)
     edges = device_tensor(problem.masked, problem.graph, solver=SOLVERS[1]).values
     np.testing.assert_allclose(edges, sparse, atol=1e-7)
     links = Adjacency.of(pcfi.prepare_graph(problem.graph, 60), None, DEVICE, torch.float64)

@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import pcfi
-from pcfi import knn
+from pcfi.integrations import knn
 
 TIGHT = pcfi.UntilSettled(1e-12, max_steps=20_000)
 

@@ -161,7 +161,7 @@ def test_an_offset_does_not_cost_the_factored_way_its_accuracy(monkeypatch, dtyp
     features[4:] = np.nan
     options = {"alpha": 0.5, "beta": 0.5, "solver": pcfi.FixedSteps(100)}
     factored = pcfi.impute(features.astype(dtype), edges, **options).values
-    monkeypatch.setattr("pcfi.diffusion.INFLUENCE_PAYS", 1000)
+    monkeypatch.setattr("pcfi.stages.diffusion.INFLUENCE_PAYS", 1000)
     dense = pcfi.impute(features, edges, **options).values
     np.testing.assert_allclose(factored, dense, atol=tolerance)
 

@@ -9,7 +9,7 @@ import pytest
 
 CODE = """
 import numpy as np
-from pcfi._kernels.survey import copy_known
+from pcfi._kernels.channel_stats import copy_known
 values, mask, out = np.array([[1.0, np.nan]]), np.empty((0, 1), bool), np.empty((1, 2))
 copy_known(values, mask, np.array([5.0, 7.0]), 0, 1, out)
 assert out.tolist() == [[1.0, 7.0]], out

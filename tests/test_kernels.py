@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 
 from pcfi._kernels import reference
 from pcfi._kernels.blocks import FarLinks, Links, aligned_block, lanes_of, make_links, neighbour_sum
-from pcfi._kernels.neighbors import neighbour_means
-from pcfi._kernels.peeling import peel, put_back, take_off
-from pcfi._kernels.relaxing import mark_sources, read_hops, relax
-from pcfi._kernels.search import Sources, search
-from pcfi._kernels.survey import Facts, copy_known, survey
-from pcfi._kernels.sweeping import order_by_hops
-from pcfi._kernels.teams import Team, part_by_edges
+from pcfi._kernels.channel_stats import Facts, copy_known, survey
+from pcfi._kernels.hop_relaxation import mark_sources, read_hops, relax
+from pcfi._kernels.hop_search import Sources, search
+from pcfi._kernels.leaf_elimination import peel, put_back, take_off
+from pcfi._kernels.neighbor_mean import neighbour_means
+from pcfi._kernels.sweeps import order_by_hops
+from pcfi._kernels.thread_team import Team, part_by_edges
 from pcfi._kernels.threads import run, thread_count
 from pcfi._kernels.vectors import count_nan, larger, load, magnitude, splat, store, where_number, where_positive
-from pcfi.graphs import prepare_graph
-from pcfi.hops import UNREACHABLE, count_hops
-from pcfi.problem import read_problem
+from pcfi.inputs.graphs import prepare_graph
+from pcfi.inputs.problem import read_problem
+from pcfi.stages.hops import UNREACHABLE, count_hops
 from random_problems import RandomProblem, problems, random_problem
 
 NO_MASK = np.empty((0, 1), dtype=bool)

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pcfi.scale import build_graph
 from pyarrow import csv, feather, parquet
 from scipy import sparse
 from scipy.io import mmwrite
@@ -17,8 +18,7 @@ from command_line import edge_table, features, node_table, ring
 from pcfi.errors import FileError
 from pcfi.files import edges as edge_files
 from pcfi.files.nodes import Nodes, Wanted, read_nodes
-from pcfi.ids import Ids, is_frame, open_frame, read_edges
-from pcfi.scale import build_graph
+from pcfi.inputs.ids import Ids, is_frame, open_frame, read_edges
 
 
 def whole_files():

@@ -7,8 +7,8 @@ import pytest
 
 import pcfi
 from pcfi import memory
-from pcfi.parameters import Settings
-from pcfi.problem import read_problem
+from pcfi.inputs.problem import read_problem
+from pcfi.settings import Settings
 
 RING = np.stack([np.arange(90_000), (np.arange(90_000) + 1) % 90_000])
 

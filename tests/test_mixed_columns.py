@@ -8,7 +8,7 @@ from scipy import sparse
 
 import pcfi
 from faces import device_engine
-from pcfi.tuning.moments import LEVELS, Places, fit, moments_of
+from pcfi.estimation.closed_form import LEVELS, Places, fit, moments_of
 
 SIZE = 1500
 EDGES = pd.DataFrame({"source": np.arange(SIZE), "target": (np.arange(SIZE) + 1) % SIZE})

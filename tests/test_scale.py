@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import pcfi
 from pcfi import scale
-from pcfi.scale import plan
-from pcfi.scale.folder import WorkFolder
-from pcfi.scale.paths import remove
+from pcfi.outofcore import plan
+from pcfi.outofcore.folder import WorkFolder
+from pcfi.outofcore.paths import remove
 from random_problems import problems, random_problem
 
 pa = pytest.importorskip("pyarrow")
@@ -328,7 +328,7 @@ def test_a_full_disk_is_a_clear_error_and_finished_tasks_are_kept(tmp_path, smal
 WITHIN = """
 import resource, sys, threading, time, warnings
 import numpy as np, pcfi, pcfi.scale
-from pcfi.scale.plan import private_memory
+from pcfi.outofcore.plan import private_memory
 warnings.simplefilter("ignore")
 budget = int(sys.argv[4])
 resource.setrlimit(resource.RLIMIT_DATA, (budget, budget))

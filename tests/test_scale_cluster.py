@@ -12,7 +12,7 @@ import pytest
 
 import pcfi
 from pcfi import scale
-from pcfi.scale.runners import add, tree
+from pcfi.outofcore.runners import add, tree
 from random_problems import random_problem
 
 distributed = pytest.importorskip("distributed")
@@ -153,7 +153,7 @@ def test_errors_of_tasks_and_workers_without_memory_are_clear_and_finished_tasks
 
 
 def test_a_cluster_that_is_not_there_is_a_clear_error(tmp_path, problem, monkeypatch):
-    from pcfi.scale import runners
+    from pcfi.outofcore import runners
 
     monkeypatch.setattr(runners, "PATIENCE", "1s")
     with pytest.raises(scale.ClusterError, match=r"tcp://127.0.0.1:9' cannot be reached"):

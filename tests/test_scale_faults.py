@@ -8,10 +8,10 @@ import pytest
 
 import pcfi
 from pcfi import scale
-from pcfi.scale import imputation, plan, stages
-from pcfi.scale.folder import WorkFolder
-from pcfi.scale.paths import remove
-from pcfi.scale.tasks import TASKS
+from pcfi.outofcore import imputation, plan, stages
+from pcfi.outofcore.folder import WorkFolder
+from pcfi.outofcore.paths import remove
+from pcfi.outofcore.tasks import TASKS
 
 N_NODES, N_CHANNELS = 60, 5
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pcfi
-from pcfi.scale import buckets, build_graph, open_graph
+from pcfi.outofcore import buckets, build_graph, open_graph
 from random_problems import problems
 
 pa = pytest.importorskip("pyarrow")

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import pcfi
 from pcfi._kernels import reference
-from pcfi.channels import Sharing, share
-from pcfi.hops import Hops
+from pcfi.stages.channel_propagation import Sharing, share
+from pcfi.stages.hops import Hops
 from random_problems import RandomProblem, problems, random_problem
 
 CONNECTED = {"n_nodes": 40, "degree": 8, "n_channels": 7}
@@ -99,7 +99,7 @@ def test_standardized_sharing_of_channels_with_unit_spread_is_the_papers():
 def test_blocks_of_rows_add_up(monkeypatch):
     problem = random_problem(np.random.default_rng(6), n_nodes=600, degree=6, n_channels=5)
     _, whole = both_stages(problem, beta=1.0)
-    monkeypatch.setattr("pcfi.channels.BLOCK_BYTES", 1)  # the smallest blocks: 256 rows
+    monkeypatch.setattr("pcfi.stages.channel_propagation.BLOCK_BYTES", 1)  # the smallest blocks: 256 rows
     _, blocks = both_stages(problem, beta=1.0)
     np.testing.assert_allclose(blocks.values, whole.values, atol=1e-12)
 
@@ -131,7 +131,7 @@ def test_factored_sharing_equals_the_dense_way(monkeypatch, standardize, solver,
     problem = random_problem(rng, n_nodes=60, degree=degree, n_channels=40, kind="structural", rate=0.1)
     options = {"alpha": 0.6, "beta": 0.7, "standardize": standardize, "solver": solver}
     _, factored = both_stages(problem, **options)
-    monkeypatch.setattr("pcfi.diffusion.INFLUENCE_PAYS", 1000)
+    monkeypatch.setattr("pcfi.stages.diffusion.INFLUENCE_PAYS", 1000)
     filled, dense = both_stages(problem, **options)
     assert np.abs(dense.values - filled.values).max() > 0.01
     np.testing.assert_allclose(factored.values, dense.values, atol=1e-7)

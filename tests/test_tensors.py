@@ -13,7 +13,7 @@ from torch_geometric import EdgeIndex
 from torch_geometric.data import Data, HeteroData
 
 import pcfi
-from pcfi.problem import read_problem
+from pcfi.inputs.problem import read_problem
 
 EDGES = torch.tensor([[0, 1, 2, 3, 0], [1, 2, 3, 4, 2]])
 WEIGHTS = torch.tensor([1.0, 2.0, 0.5, 1.0, 3.0])

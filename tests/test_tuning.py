@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_limits
 
 import pcfi
 from faces import device_engine
-from pcfi.tuning.choice import DEFAULT_ALPHA, DEFAULT_BETA
+from pcfi.estimation.search import DEFAULT_ALPHA, DEFAULT_BETA
 from random_problems import numba_threads, random_known
 from smooth_features import hidden_at, ring, smooth
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import pcfi
-from pcfi.problem import read_problem
-from pcfi.tuning.hiding import make_folds
-from pcfi.tuning.means import PRIORS, shrunken_means, sums_of_squares
-from pcfi.tuning.moments import LEVELS, Moments, Places, fit, moments_of
-from pcfi.tuning.trials import Whole
+from pcfi.estimation.closed_form import LEVELS, Moments, Places, fit, moments_of
+from pcfi.estimation.fold_runs import Whole
+from pcfi.estimation.folds import make_folds
+from pcfi.estimation.means import PRIORS, shrunken_means, sums_of_squares
+from pcfi.inputs.problem import read_problem
 from smooth_features import hidden_at, ring, smooth
 
 # What is hidden

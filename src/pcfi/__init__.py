@@ -24,13 +24,13 @@ from pcfi.errors import (
     UnreachableWarning,
     UnsupportedTypeError,
 )
+from pcfi.estimation import Tuning, tune
 from pcfi.evaluation import Evaluation, evaluate
-from pcfi.graphs import Graph, prepare_graph
-from pcfi.hops import UNREACHABLE
 from pcfi.imputation import impute
+from pcfi.inputs.graphs import Graph, prepare_graph
 from pcfi.result import Imputation
-from pcfi.solvers import FixedSteps, UntilSettled
-from pcfi.tuning import Tuning, tune
+from pcfi.stages.hops import UNREACHABLE
+from pcfi.stages.solvers import FixedSteps, UntilSettled
 
 __all__ = [
     "UNREACHABLE",
@@ -62,7 +62,7 @@ __all__ = [
 
 # what needs an optional dependency, or is not needed by everyone: loaded when first asked for
 _LAZY = {
-    "PCFI": "estimator",
+    "PCFI": "integrations.sklearn",
     "anndata": "anndata",
     "frames": "frames",
     "networkx": "networkx",
@@ -78,7 +78,7 @@ def __getattr__(name: str) -> Any:
         return version("pcfi")
     if name in _LAZY:
         module = import_module(f"pcfi.{_LAZY[name]}")
-        return module if name == _LAZY[name] else getattr(module, name)
+        return getattr(module, name) if name == "PCFI" else module
     raise AttributeError(f"module 'pcfi' has no attribute {name!r}")
 
 

@@ -6,19 +6,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pcfi.diffusion import Outcome
-from pcfi.engines import engine_of
+from pcfi.backends import backend_for
 from pcfi.errors import ParameterError, PcfiWarning, ScaleWarning, TuningWarning, counted
-from pcfi.filling import FILLS, Filled, usual_warnings
-from pcfi.graphs import GraphLike
-from pcfi.hops import Hops
+from pcfi.estimation import Resolved, resolve
+from pcfi.inputs.graphs import GraphLike
+from pcfi.inputs.problem import Problem, read_problem
 from pcfi.memory import refuse_if_too_large
-from pcfi.parameters import Settings
-from pcfi.problem import Problem, read_problem
+from pcfi.pipeline.methods import FILLS, Filled, usual_warnings
 from pcfi.progress import compile_notice
 from pcfi.result import Imputation
-from pcfi.solvers import FixedSteps, Solver, UntilSettled
-from pcfi.tuning import Resolved, resolve
+from pcfi.settings import Settings
+from pcfi.stages.diffusion import Outcome
+from pcfi.stages.hops import Hops
+from pcfi.stages.solvers import FixedSteps, Solver, UntilSettled
 
 Array = npt.NDArray[Any]
 
@@ -144,17 +144,17 @@ def complete(problem: Problem, settings: Settings) -> tuple[Imputation, list[Pcf
 
 
 def _fill(problem: Problem, resolved: Resolved) -> Filled:
-    settings, tuning, engine = resolved.settings, resolved.tuning, engine_of(problem)
+    settings, tuning, backend = resolved.settings, resolved.tuning, backend_for(problem)
     if problem.n_missing == 0:
         hops = Hops.of_known(*problem.values.shape) if settings.method in ("pcfi", "fp") else None
-        return Filled(engine.start(problem, problem.channels.mean), hops=hops)
+        return Filled(backend.start(problem, problem.channels.mean), hops=hops)
     scale = tuning.scale if tuning is not None and settings.method == "pcfi" else None
-    filled = FILLS[settings.method](problem if scale is None else scale.divide(problem), settings, engine)
+    filled = FILLS[settings.method](problem if scale is None else scale.divide(problem), settings, backend)
     if scale is not None:
         scale.multiply(problem, filled.values)
     if settings.method == "pcfi" and settings.objective == "values" and tuning is not None and filled.hops is not None:
         kept = tuning.kappa_by_code(filled.hops.n_levels, unreachable=0.0 if settings.unreachable == "mean" else 1.0)
-        engine.shrink(filled.hops, kept, tuning.trust, tuning.means.values, filled.values)
+        backend.shrink(filled.hops, kept, tuning.trust, tuning.means.values, filled.values)
     return filled
 
 
@@ -213,7 +213,7 @@ def _report(problem: Problem, resolved: Resolved, filled: Filled, status: str) -
         _filled=filled.values,
         _hops=filled.hops,
         tuning=tuning,
-        center=engine_of(problem).channel_means(filled.values) if settings.center else None,
+        center=backend_for(problem).channel_means(filled.values) if settings.center else None,
         _unreachable_channels=empty,
         _dtype=problem.dtype,
         _wrap=problem.wrap,
@@ -232,7 +232,7 @@ def _of_scales(problem: Problem, settings: Settings, filled: Filled) -> list[Pcf
     varied = size[size > 0]
     if not shared or problem.n_missing == 0 or len(varied) < 2 or varied.max() < DIFFERENT * varied.min():
         return []
-    least, most = engine_of(problem).channel_ranges(filled.values)
+    least, most = backend_for(problem).channel_ranges(filled.values)
     beyond = np.fmax(most - channels.high, channels.low - least)
     times = np.divide(beyond, size, out=np.zeros_like(size), where=size > 0)
     worst = int(np.argmax(times))

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from pcfi.errors import ParameterError, TooLargeError
-from pcfi.parameters import Settings
-from pcfi.problem import Problem
-from pcfi.solvers import FixedSteps
+from pcfi.inputs.problem import Problem
+from pcfi.settings import Settings
+from pcfi.stages.solvers import FixedSteps
 
 WORTH_A_LOOK = 1 << 25  # bytes below which nobody runs out of memory
 
@@ -44,7 +44,7 @@ def needs(problem: Problem, settings: Settings) -> Needs:
     from pcfi._kernels.blocks import BEYOND_CACHE
     from pcfi._kernels.threads import thread_count
     from pcfi._kernels.vectors import ROW_BYTES
-    from pcfi.diffusion.blocks import BLOCKS_TO_SETTLE, BLOCKS_TO_STEP
+    from pcfi.stages.diffusion.block_solver import BLOCKS_TO_SETTLE, BLOCKS_TO_STEP
 
     n_patterns = len(problem.channels.representatives)
     block = n_nodes * ROW_BYTES
@@ -62,8 +62,8 @@ def needs(problem: Problem, settings: Settings) -> Needs:
 
 def _for_tuning(problem: Problem, working: int) -> int:
     """Bytes that tuning allocates: folds with masks and hops of their own, hidden cells, and one filled array."""
-    from pcfi.tuning.choice import FOLDS
-    from pcfi.tuning.hiding import FEW_UNITS, MOST_CELLS, PARTS
+    from pcfi.estimation.folds import FEW_UNITS, MOST_CELLS, PARTS
+    from pcfi.estimation.search import FOLDS
 
     channels, (n_nodes, n_channels) = problem.channels, problem.values.shape
     n_known = channels.n_known[channels.representatives]

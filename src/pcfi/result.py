@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pcfi import tensors
 from pcfi.errors import ParameterError, counted
-from pcfi.hops import Hops
-from pcfi.tuning.calibration import Calibration
-from pcfi.tuning.result import Tuning
+from pcfi.estimation.calibration import Calibration
+from pcfi.estimation.result import Tuning
+from pcfi.inputs import tensors
+from pcfi.stages.hops import Hops
 
 Array = npt.NDArray[Any]
 

@@ -2,7 +2,7 @@
 
 from pcfi._kernels.blocks import neighbour_sum
 from pcfi._kernels.compiling import compiled
-from pcfi._kernels.teams import meet, part_by_edges
+from pcfi._kernels.thread_team import meet, part_by_edges
 from pcfi._kernels.vectors import larger, load, magnitude, splat, store, where_positive
 
 

@@ -15,7 +15,7 @@ from pcfi.errors import ParameterError, counted
 from pcfi.evaluation import FOLDS, UNITS, Evaluation
 from pcfi.evaluation.result import hidden_cells
 from pcfi.files.nodes import Wanted
-from pcfi.parameters import METHODS
+from pcfi.settings import METHODS
 
 MOST_HOPS = 6  # that the table has columns for
 OWN = ("method", "unreachable", "directed", "random_state")  # options of `impute` that `evaluate` has itself

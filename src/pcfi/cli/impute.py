@@ -13,9 +13,9 @@ import pcfi
 from pcfi.cli import options as o
 from pcfi.cli.arguments import GroupedCommand, names
 from pcfi.cli.loading import EdgeColumns, Loaded, load
+from pcfi.cli.output_tables import fitting, tables_of
 from pcfi.cli.outputs import Outputs
 from pcfi.cli.session import Session, session
-from pcfi.cli.tables import fitting, tables_of
 from pcfi.errors import FeatureError, FileError, ParameterError, counted
 from pcfi.files.formats import STANDARD, STREAM_FORMATS
 from pcfi.files.nodes import Wanted
@@ -136,7 +136,7 @@ def impute(
         wanted = Wanted(id, names(columns), names(exclude), names(categorical), tuple(missing_value or ()))
         ends = EdgeColumns(source, target, weight, unknown_ids)
         if memory is not None or cluster is not None or work is not None:
-            from pcfi.cli.streaming import Budget, stream
+            from pcfi.cli.outofcore import Budget, stream
 
             budget = Budget(memory, cluster, work, {"--evaluate": evaluate, "--round": round, "--threads": threads})
             stored = stream(told, (nodes, edges), wanted, ends, given, outputs, budget)

@@ -9,16 +9,16 @@ import typer
 from pcfi.cli import options as o
 from pcfi.cli.arguments import GroupedCommand, names
 from pcfi.cli.loading import EdgeColumns, Loaded, load
+from pcfi.cli.requirements import Job, Outline, job_of, outline
 from pcfi.cli.session import Session, session
-from pcfi.cli.sizing import Job, Outline, job_of, outline
 from pcfi.errors import counted
 from pcfi.files.nodes import Wanted
 from pcfi.files.sizes import size_of
 from pcfi.report.facts import GraphFacts, HopFacts
 
 if TYPE_CHECKING:
-    from pcfi.problem import Problem
-    from pcfi.tables import Column
+    from pcfi.inputs.problem import Problem
+    from pcfi.inputs.tables import Column
 
 MOST_ROWS = 30  # channels shown one by one
 MOST_HOPS = 10
@@ -93,11 +93,11 @@ def info(
 
 def look(loaded: Loaded) -> Info:
     """Gather what is in the files."""
-    from pcfi.hops import count_hops
+    from pcfi.inputs.problem import read_problem
     from pcfi.memory import needs
-    from pcfi.parameters import Settings
-    from pcfi.problem import read_problem
     from pcfi.report.gathering import graph_facts, hop_facts
+    from pcfi.settings import Settings
+    from pcfi.stages.hops import count_hops
 
     problem = read_problem(loaded.table, loaded.graph, directed=loaded.graph.directed)
     facts = graph_facts(loaded.graph)

@@ -10,9 +10,9 @@ from pcfi.cli.session import Session
 from pcfi.errors import FeatureError, ParameterError, counted
 from pcfi.files import edges as edge_files
 from pcfi.files import nodes as node_files
-from pcfi.graphs import Graph, read_graph
-from pcfi.ids import UNKNOWN_IDS, is_frame, read_edges
-from pcfi.tables import Table, read_table
+from pcfi.inputs.graphs import Graph, read_graph
+from pcfi.inputs.ids import UNKNOWN_IDS, is_frame, read_edges
+from pcfi.inputs.tables import Table, read_table
 
 Array = npt.NDArray[Any]
 

@@ -8,7 +8,7 @@ import typer
 import pcfi
 from pcfi.cli.arguments import literal
 from pcfi.errors import ParameterError
-from pcfi.parameters import METHODS, UNREACHABLE_POLICIES
+from pcfi.settings import METHODS, UNREACHABLE_POLICIES
 
 DEFAULTS = {name: parameter.default for name, parameter in signature(pcfi.impute).parameters.items()}
 COLUMNS, FILLING, OUTPUT, RUNNING = "Columns", "Filling", "Output", "Running"

@@ -171,7 +171,7 @@ def _show(work: _Work, out: Path) -> None:
     """Print the tables, write the files."""
     from rich.console import Console
 
-    from pcfi.cli.painting import print_table
+    from pcfi.cli.rendering import print_table
     from pcfi.experiments.page import section, write
 
     console, sections = Console(), [section(one, work.store) for one in work.plans]

@@ -9,20 +9,20 @@ import numpy as np
 import numpy.typing as npt
 
 from pcfi.errors import FeatureError, ParameterError
-from pcfi.evaluation.parts import Part, parts_of
+from pcfi.estimation.folds import Fold, make_folds
+from pcfi.estimation.resolution import on_host
+from pcfi.estimation.result import seeded
+from pcfi.evaluation.cells import Part, parts_of
 from pcfi.evaluation.reliability import COVERAGE, Claims, reliability_of
 from pcfi.evaluation.result import ByHops, Evaluation, Scored
 from pcfi.evaluation.scores import score, score_binary
-from pcfi.graphs import GraphLike
-from pcfi.hops import Hops, count_hops
 from pcfi.imputation import complete
-from pcfi.parameters import METHODS, Settings
-from pcfi.problem import Problem, known_mask, read_problem
+from pcfi.inputs.graphs import GraphLike
+from pcfi.inputs.problem import Problem, known_mask, read_problem
 from pcfi.progress import progress_bar
 from pcfi.result import Imputation
-from pcfi.tuning.hiding import Fold, make_folds
-from pcfi.tuning.resolution import on_host
-from pcfi.tuning.result import seeded
+from pcfi.settings import METHODS, Settings
+from pcfi.stages.hops import Hops, count_hops
 
 __all__ = ["Evaluation", "evaluate"]
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pcfi.tuning.metrics import cosines
+from pcfi.estimation.metrics import cosines
 
 Array = npt.NDArray[Any]
 

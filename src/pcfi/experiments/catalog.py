@@ -12,7 +12,7 @@ from typing import Any
 from pcfi.errors import ParameterError
 from pcfi.experiments.paper import paper_parameters, paper_rates
 from pcfi.experiments.runs import TASKS, Run
-from pcfi.parameters import Rule
+from pcfi.settings import Rule
 
 DATASETS = ("Cora", "CiteSeer", "PubMed", "Photo", "Computers", "OGBN-Arxiv")
 SYNTHETIC = re.compile(r"homophily-(?P<homophily>\d+(?:\.\d+)?)-scale-(?P<scale>\d+(?:\.\d+)?)")

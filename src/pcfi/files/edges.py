@@ -21,8 +21,8 @@ from pcfi.files.formats import EDGE_FORMATS
 from pcfi.files.nodes import Nodes, nearly_ids
 from pcfi.files.opening import Source, clear_errors, open_source
 from pcfi.files.text import dialect_of, header, read_text
-from pcfi.ids import WEIGHTS, usual_ends
-from pcfi.tables import is_number
+from pcfi.inputs.ids import WEIGHTS, usual_ends
+from pcfi.inputs.tables import is_number
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from pcfi.files.text import (
     refuse_mixed,
     typed,
 )
-from pcfi.tables import is_number
+from pcfi.inputs.tables import is_number
 
 ID_NAMES = ("id", "node", "node_id")
 LIKELY_ID = r"[\W_][iI][dD]$|[a-z0-9]I[dD]$"  # customer_id, customer ID, customerId

@@ -9,7 +9,7 @@ from typing import Any
 from pcfi.errors import FileError
 from pcfi.files.formats import DELIMITERS
 from pcfi.files.opening import Source
-from pcfi.tables import is_number
+from pcfi.inputs.tables import is_number
 
 NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
 DRESSED = r"^\s*[-+]?[$€£¥]?\s?[-+]?(\d{1,3}([,' \x{a0}\x{202f}]\d{3})+|\d+)(\.\d+)?\s?[%$€£¥]?\s*$"  # $1,234.50, 12 %

@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from pcfi.errors import counted
 from pcfi.evaluation import Evaluation
-from pcfi.hops import Hops
 from pcfi.report.facts import ErrorAtHops, EvaluationFacts, MethodError
+from pcfi.stages.hops import Hops
 
 Array = npt.NDArray[Any]
 

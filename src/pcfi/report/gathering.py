@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pcfi.graphs import Graph
-from pcfi.hops import Hops
+from pcfi.inputs.graphs import Graph
 from pcfi.report.facts import ChannelFacts, Convergence, EvaluationFacts, Facts, GraphFacts, Histogram, HopFacts
 from pcfi.report.picture import draw_picture
 from pcfi.result import Imputation
+from pcfi.stages.hops import Hops
 
 Array = npt.NDArray[Any]
 

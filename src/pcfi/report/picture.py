@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pcfi.graphs import Graph
+from pcfi.inputs.graphs import Graph
 from pcfi.report.facts import Dot, Picture
 
 Array = npt.NDArray[Any]

@@ -1,0 +1,83 @@
+"""Hops of 64 patterns at once, a byte each: a node takes the least of its neighbours' plus one, until none changes.
+
+A node's 64 hops are one vector, so an edge costs one instruction for all patterns. The number of passes grows with the
+depth of the graph, not with the number of patterns; graphs deeper than `MOST_PASSES` are left to `search`.
+"""
+
+import numpy as np
+
+from pcfi._kernels.channel_stats import known_flags
+from pcfi._kernels.compiling import compiled
+from pcfi._kernels.hop_search import PATTERNS_AT_A_TIME
+from pcfi._kernels.vectors import add_up_to_largest, any_below, load, smaller, splat, store
+
+MOST_PASSES = 64
+FAR = 255
+
+
+@compiled
+def mark_sources(sources, first, block):
+    """`block` = 0 at the sources of the patterns from `first` on, FAR elsewhere."""
+    masked = sources.known.shape[0] > 0
+    channels = sources.channels[first : first + PATTERNS_AT_A_TIME]
+    flags = np.empty(len(channels), np.bool_)
+    side_by_side = channels[-1] - channels[0] == len(channels) - 1
+    for node in range(block.shape[0]):
+        row = block[node]
+        if side_by_side:
+            values = sources.values[node, channels[0] : channels[0] + len(channels)]
+            known = sources.known[node, channels[0] : channels[0] + len(channels)] if masked else sources.known[:0, 0]
+            known_flags(values, known, flags)
+        else:
+            for k in range(len(channels)):
+                value = sources.values[node, channels[k]]
+                flags[k] = sources.known[node, channels[k]] if masked else value == value
+        for k in range(len(channels)):
+            row[k] = 0 if flags[k] else FAR
+        row[len(channels) :] = 0
+
+
+@compiled
+def relax(indptr, indices, block, stop):
+    """Bring `block` to the hops along `indptr`, `indices` (in-neighbours); returns whether MOST_PASSES were enough."""
+    one = splat(block, 1)
+    for passes in range(MOST_PASSES):
+        changed = False
+        settled = splat(block, passes)
+        for node in range(block.shape[0]):
+            hops = load(block, node)
+            if any_below(settled, hops):  # hops of at most `passes` are final
+                nearest = splat(block, FAR)
+                for edge in range(indptr[node], indptr[node + 1]):
+                    nearest = smaller(nearest, load(block, indices[edge]))
+                nearest = add_up_to_largest(nearest, one)
+                if any_below(nearest, hops):
+                    store(block, node, smaller(hops, nearest))
+                    changed = True
+        if not changed or stop[0]:
+            return True
+    return False
+
+
+@compiled
+def read_hops(block, first, codes, unreached):
+    """Copy the hops into the columns of `codes` from `first` on, and count what is FAR.
+
+    Returns the largest number of hops, or -1 if some may be FAR only because a byte does not hold more.
+    """
+    width = min(PATTERNS_AT_A_TIME, codes.shape[1] - first)
+    counts = np.zeros(width, np.int64)
+    deepest = np.zeros(width, np.uint8)
+    for node in range(block.shape[0]):
+        row = block[node]
+        code_row = codes[node, first : first + width]
+        for k in range(width):
+            code_row[k] = row[k]
+        for k in range(width):
+            deepest[k] = max(deepest[k], np.uint8(0) if row[k] == FAR else row[k])
+        for k in range(width):
+            counts[k] += row[k] == FAR
+    if deepest.max() == FAR - 1:
+        return -1
+    unreached[first : first + width] += counts
+    return np.int64(deepest.max())

@@ -1,0 +1,173 @@
+"""`pcfi impute --memory` and `--cluster`: from files to files through `pcfi.scale`, and on where it was stopped."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pcfi.cli.loading import EdgeColumns
+from pcfi.cli.metadata import read_heads
+from pcfi.cli.outputs import Outputs
+from pcfi.cli.session import Session
+from pcfi.errors import ParameterError, counted
+from pcfi.files.formats import STANDARD
+from pcfi.files.nodes import Wanted
+
+INSTEAD = {
+    "--confidence-columns": "use --confidence FILE",
+    "--intervals": "leave it out: they are learned from the whole table only",
+    "--report": "leave it out, or make a report of fewer columns, without a budget",
+    "--facts": "leave it out, or use --json",
+    "--evaluate": "use pcfi evaluate on fewer columns",
+    "--round": "round the output",
+    "--categorical": "leave --memory and --cluster out, or turn categories into columns of 0 and 1",
+    "--missing-value": "write null or NaN into such cells",
+    "--objective values": "leave it out: values are calibrated on the whole table only",
+    "--threads": "workers have threads of their own, dask worker --nthreads",
+}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How `pcfi.scale` is to work.
+
+    Attributes
+    ----------
+    memory, cluster, work : str or None
+        As given.
+    others : dict
+        Options that may be in the way, with what was given for them.
+    """
+
+    memory: str | None
+    cluster: str | None
+    work: str | None
+    others: dict[str, Any]
+
+
+def stream(
+    told: Session,
+    paths: tuple[str, str],
+    wanted: Wanted,
+    ends: EdgeColumns,
+    given: dict[str, Any],
+    outputs: Outputs,
+    budget: Budget,
+) -> Any:
+    """Fill a node file of any size; returns the `StoredImputation`."""
+    from pcfi import scale
+    from pcfi.memory import available, give_back, size_in_bytes
+    from pcfi.outofcore.folder import WorkFolder
+    from pcfi.outofcore.imputation import work_path
+    from pcfi.outofcore.paths import full_path
+
+    _refuse(paths, wanted, given, outputs, budget)
+    folder = WorkFolder(work_path(budget.work, full_path(outputs.values)))
+    resumes = folder.has("job.json")
+    outputs.check_stored(resumes=resumes)
+    most = size_in_bytes(budget.memory, "memory") if budget.memory else available() or 1 << 62
+    heads = read_heads(told, paths, wanted, ends, most // 8)
+    give_back()  # what looking for ids took
+    parameters = _parameters(told, given)
+    told.say(
+        f"Going on with a run that was stopped, {counted(folder.n_finished, 'task')} of which "
+        f"{'is' if folder.n_finished == 1 else 'are'} finished ({folder.path})"
+        if resumes
+        else f"If this is stopped, the same command goes on from what is finished ({folder.path})"
+    )
+    with told.stage("impute"), _logged(told), _kept(told, folder):
+        return scale.impute(
+            paths[0],
+            paths[1],
+            outputs.values,
+            id=heads.id,
+            columns=heads.columns,
+            **heads.ends,
+            **parameters,
+            confidence=outputs.confidence,
+            hops=outputs.hops,
+            memory=budget.memory,
+            work=budget.work,
+            client=budget.cluster,
+            overwrite=outputs.force,
+            progress=told.progress,
+        )
+
+
+def _refuse(paths: tuple[str, str], wanted: Wanted, given: dict[str, Any], outputs: Outputs, budget: Budget) -> None:
+    """Say what does not go together with a budget, and what to do instead."""
+    from pcfi.outofcore.imputation import METHODS
+
+    if budget.memory is None and budget.cluster is None:
+        raise ParameterError("--work is for runs with --memory or --cluster: add one of them, or leave it out")
+    asked = {
+        "--confidence-columns": outputs.confidence_columns,
+        "--intervals": outputs.intervals,
+        "--report": outputs.report,
+        "--facts": outputs.facts,
+        "--categorical": wanted.categorical,
+        "--missing-value": wanted.missing,
+        "--objective values": given.get("objective") == "values",
+        **budget.others,
+        "--threads": budget.cluster is not None and budget.others["--threads"],
+    }
+    name = "--memory" if budget.cluster is None else "--cluster"
+    for option, value in asked.items():
+        if value:
+            raise ParameterError(f"{option} does not go together with {name}: {INSTEAD[option]}")
+    if STANDARD in (*paths, *outputs.tables().values()):
+        raise ParameterError(f"{name} works on files: standard input and output (-) are read and written at once")
+    for option in ("alpha", "beta"):
+        if given.get(option) == "auto":
+            raise ParameterError(
+                f"--{option} auto does not go together with {name}, which does not tune: give a number; a run on fewer "
+                "--columns without a budget prints those it finds"
+            )
+    if given.get("method", METHODS[0]) not in METHODS:
+        raise ParameterError(f"--method with {name} is one of {', '.join(METHODS)}, got {given['method']}")
+
+
+def _parameters(told: Session, given: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of `pcfi.scale.impute`; what is not given has its defaults, which are told."""
+    from inspect import signature
+
+    from pcfi import scale
+
+    usual = {name: parameter.default for name, parameter in signature(scale.impute).parameters.items()}
+    found = {name: value for name, value in given.items() if name in usual}
+    left = [name for name in ("alpha", "beta") if name not in found]
+    if left and found.get("method", usual["method"]) == "pcfi":
+        told.say(f"Nothing is tuned within a budget: {', '.join(f'{name}={usual[name]}' for name in left)}")
+    return found
+
+
+@contextmanager
+def _logged(told: Session) -> Iterator[None]:
+    """Stages as lines where no bars are drawn."""
+
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            told.say(record.getMessage())
+
+    log, lines = logging.getLogger("pcfi.scale"), Lines()
+    before = log.level
+    if not told.progress:
+        log.addHandler(lines)
+        log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(lines)
+        log.setLevel(before)
+
+
+@contextmanager
+def _kept(told: Session, folder: Any) -> Iterator[None]:
+    """An interruption is no loss."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        if folder.has("job.json"):
+            told.say(f"The same command goes on from what is finished ({folder.path})")
+        raise

@@ -1,0 +1,277 @@
+"""Features, known mask and graph -> `Problem`: checked once, here, and never again downstream."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi.errors import DivergenceError, FeatureError, UnsupportedTypeError, counted
+from pcfi.inputs import tensors
+from pcfi.inputs.containers import Container, Restore, by_number, open_container
+from pcfi.inputs.graphs import Graph, GraphLike, read_graph
+
+Array = npt.NDArray[Any]
+
+CHANNELS_AT_A_TIME = 512
+SMALL = 100_000  # cells below which a thread costs more than it saves
+
+
+@dataclass(frozen=True, eq=False)
+class Channels:
+    """Facts about each channel, from its known cells, and how channels group into patterns.
+
+    Attributes
+    ----------
+    n_known : ndarray of int, one per channel
+    low, high, mean : ndarray
+        Range and mean of the known values; 0 for a channel without any.
+    patterns : ndarray of int, one per channel
+        Pattern of each channel: channels with the same known nodes share one.
+    representatives : ndarray of int, one per pattern
+        A channel of each pattern.
+    """
+
+    n_known: Array
+    low: Array
+    high: Array
+    mean: Array
+    patterns: Array
+    representatives: Array
+
+    @property
+    def constant(self) -> Array:
+        """Channels whose known values are all equal (or that have none)."""
+        return np.asarray(self.low == self.high)
+
+    @property
+    def magnitude(self) -> Array:
+        """Largest absolute known value of each channel, in float64; 1 if that is 0."""
+        largest = np.maximum(np.abs(self.low), np.abs(self.high)).astype(np.float64)
+        return np.where(largest > 0, largest, 1.0)
+
+    @property
+    def silent(self) -> Array:
+        """Channels whose known values are all zero (or that have none)."""
+        return np.asarray((self.low == 0) & (self.high == 0))
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A feature matrix with missing cells on a graph. Nothing in it is ever written to.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_nodes, n_channels), float32 or float64
+        The features; what stands in missing cells has no meaning. A tensor if they live on a device that the compiled
+        kernels cannot reach.
+    mask : ndarray of bool, or a tensor beside the features
+        True = known. Without rows if NaN decides.
+    graph : Graph
+    channels : Channels
+    restore : callable
+        Turns a filled array into what the caller gets.
+    wrap : callable
+        Puts any other table of the features' shape, such as the confidence, into the caller's container.
+    leading : index of channels
+        Those whose cells are counted: of a column of categories, which is several channels, the first.
+    categorical : index of channels
+        Those that are a category of a column.
+    named : callable
+        What a channel is called in messages.
+    """
+
+    values: Array
+    mask: Array
+    graph: Graph
+    channels: Channels
+    restore: Callable[[Array], Any]
+    wrap: Callable[[Array], Any]
+    leading: Any = field(default_factory=lambda: slice(None))
+    categorical: Any = field(default_factory=lambda: slice(0))
+    named: Callable[[int], str] = by_number
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Dtype of the values, in numpy's words."""
+        return self.channels.low.dtype
+
+    @property
+    def columns(self) -> Array:
+        """Number of the column that each channel belongs to; a column of categories is several channels."""
+        n_channels = self.values.shape[1]
+        starts = np.zeros(n_channels, dtype=np.int64)
+        starts[self.leading] = 1
+        return np.cumsum(starts) - 1
+
+    @property
+    def n_missing(self) -> int:
+        """Number of missing cells."""
+        n_known = self.channels.n_known[self.leading]
+        return int(self.values.shape[0] * len(n_known) - n_known.sum())
+
+
+def read_problem(features: Any, graph: GraphLike, known: Any = None, *, directed: bool = False) -> Problem:
+    """Check `features`, `known` and `graph`, and put them into a `Problem`."""
+    tensors.check_devices(features, known, graph)
+    container = open_container(features, known)
+    values, restore = _read_features(container)
+    mask = _read_known(container.known, tuple(values.shape))
+    if not isinstance(values, np.ndarray):
+        mask = tensors.beside(values, mask)
+    numbered = container.number(graph)
+    prepared = read_graph(numbered, len(values), f"features has {len(values)} rows", directed=directed)
+    channels = survey(values, mask, container.named)
+    return Problem(
+        values,
+        mask,
+        prepared,
+        channels,
+        restore,
+        container.wrap,
+        container.leading,
+        container.categorical,
+        container.named,
+    )
+
+
+def _read_features(container: Container) -> tuple[Array, Restore]:
+    """Values in the dtype of the arithmetic, and the way back of filled values."""
+    values = container.array
+    _check_shape(tuple(values.shape))
+    if not isinstance(values, np.ndarray):
+        return values, container.restore
+    dtype = working_dtype(values.dtype)
+    is_half = values.dtype.kind == "f" and values.dtype.itemsize == 2
+    restore = (lambda filled: container.restore(to_half(filled))) if is_half else container.restore
+    return np.ascontiguousarray(values, dtype=dtype), restore
+
+
+def _check_shape(shape: tuple[int, ...]) -> None:
+    if len(shape) != 2:
+        raise FeatureError(
+            f"features must be 2-D (nodes x channels), got shape {shape}"
+            + (": for one channel pass features[:, None]" if len(shape) == 1 else "")
+        )
+    if shape[0] == 0:
+        raise FeatureError("features has no rows: one row per node is needed")
+    if shape[1] == 0:
+        raise FeatureError("features has no channels: there is nothing to fill in")
+
+
+def to_half(filled: Array) -> Array:
+    """Filled values as float16, if it holds them."""
+    if np.nanmax(np.abs(filled), initial=0.0) > np.finfo(np.float16).max:
+        raise DivergenceError("a filled value is beyond what float16 holds: pass the features as float32")
+    return filled.astype(np.float16)
+
+
+def working_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype that features of `dtype` are filled in."""
+    if dtype.kind in "iub":
+        return np.dtype(np.float64)
+    if dtype.kind == "f" and dtype.itemsize <= 8:
+        return np.dtype(np.float64 if dtype.itemsize == 8 else np.float32)
+    raise FeatureError(f"features must be real numbers of at most 64 bits, got dtype {dtype}: convert it to float64")
+
+
+def _read_known(known: Any, shape: tuple[int, ...]) -> Array:
+    if known is None:
+        return np.empty((0, 1), dtype=np.bool_)
+    if isinstance(known, np.ma.MaskedArray):
+        raise UnsupportedTypeError("known is a masked array: pass a plain boolean array, True = known")
+    if tensors.is_tensor(known) and not tensors.stays_on_device(known):
+        known = tensors.to_array(known, "known")
+    try:
+        mask = (
+            known if tensors.is_tensor(known) else np.asarray(known.toarray() if hasattr(known, "toarray") else known)
+        )
+    except ValueError:
+        raise FeatureError("known has rows of different lengths: it must have the shape of features") from None
+    if str(mask.dtype) not in ("bool", "torch.bool"):
+        raise FeatureError(
+            f"known must be a boolean mask (True = known), got dtype {mask.dtype}: use np.asarray(known, dtype=bool)"
+        )
+    if tuple(mask.shape) != shape:
+        per_node = tuple(mask.shape) == shape[:1]
+        advice = (
+            "for whole nodes pass np.broadcast_to(known[:, None], features.shape)" if per_node else "both must agree"
+        )
+        raise FeatureError(f"known has shape {tuple(mask.shape)}, but features has shape {shape}: {advice}")
+    return mask if tensors.is_tensor(mask) else np.ascontiguousarray(mask)
+
+
+def known_mask(problem: Problem) -> Array:
+    """Which cells are known, as an array of the shape of the features; not to be written to."""
+    return problem.mask if len(problem.mask) else ~np.isnan(problem.values)
+
+
+def survey(values: Array, mask: Array, named: Callable[[int], str] = by_number) -> Channels:
+    """Facts about each channel; `mask` and `named` as in `Problem`."""
+    look = _facts if isinstance(values, np.ndarray) else tensors.survey
+    n_known, low, high, mean, keys = look(values, mask)
+    empty = n_known == 0
+    low[empty] = high[empty] = 0
+    # a mean that is not finite comes from a NaN said to be known, or from infinity
+    if not (np.isfinite(low).all() and np.isfinite(high).all() and np.isfinite(mean).all()):
+        if not isinstance(values, np.ndarray):
+            values, mask = tensors.to_array(values, "features"), tensors.to_array(mask, "known")
+        _refuse_non_finite(values, mask, named)
+    patterns, representatives = group_by_key(keys)
+    return Channels(n_known, low, high, np.clip(mean, low, high), patterns, representatives)
+
+
+def _means(values: Array, mask: Array, n_known: Array, total: Array) -> Array:
+    means = total / np.maximum(n_known, 1)
+    for channel in np.flatnonzero(~np.isfinite(total)):  # the sum is beyond the largest number, the mean is not
+        column = values[:, channel]
+        known = mask[:, channel] if len(mask) else ~np.isnan(column)
+        with np.errstate(invalid="ignore"):
+            means[channel] = (column[known].astype(np.float64) / n_known[channel]).sum()
+    return means
+
+
+def _facts(values: Array, mask: Array) -> tuple[Array, ...]:
+    """Known count, range, mean and a key of the known nodes of each channel."""
+    from pcfi._kernels.channel_stats import Facts, survey
+    from pcfi._kernels.threads import run
+
+    n_channels = values.shape[1]
+    facts = Facts(
+        n_known=np.zeros(n_channels, dtype=np.int64),
+        low=np.full(n_channels, np.inf, dtype=values.dtype),
+        high=np.full(n_channels, -np.inf, dtype=values.dtype),
+        total=np.zeros(n_channels),
+        key=np.zeros(n_channels, dtype=np.uint64),
+    )
+
+    def look_at(start: int) -> Callable[[Any], None]:
+        return lambda _: survey(values, mask, start, min(start + CHANNELS_AT_A_TIME, n_channels), facts)
+
+    starts = range(0, n_channels, CHANNELS_AT_A_TIME)
+    run([look_at(start) for start in starts], inline=values.size < SMALL)
+    return facts.n_known, facts.low, facts.high, _means(values, mask, facts.n_known, facts.total), facts.key
+
+
+def group_by_key(keys: Array) -> tuple[Array, Array]:
+    """Pattern of each channel, and the first channel of each pattern, in the order of first appearance."""
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return rank[inverse.ravel()], first[order]
+
+
+def _refuse_non_finite(values: Array, mask: Array, named: Callable[[int], str]) -> None:
+    wrong = (mask & ~np.isfinite(values)) if len(mask) else np.isinf(values)
+    if not wrong.any():
+        return
+    node, channel = np.argwhere(wrong)[0]
+    value = values[node, channel]
+    if np.isnan(value):
+        problem, advice = "NaN, but known says it is known", "set known to False there or give it a value"
+    else:
+        problem, advice = str(value), "known values must be finite; use NaN if it is missing"
+    cell = f"features[{node}, {channel}]" if named is by_number else f"{named(channel)} in row {node}"
+    raise FeatureError(f"{cell} is {problem}: {advice} ({counted(int(wrong.sum()), 'such cell')})")

@@ -1,0 +1,168 @@
+"""NetworkX: a graph with attributes on some nodes -> a copy with these attributes on all nodes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi.errors import FeatureError, GraphError, UnsupportedTypeError
+from pcfi.imputation import impute as impute_features
+from pcfi.inputs.graphs import is_networkx, networkx_adjacency
+
+__all__ = ["impute"]
+
+Array = npt.NDArray[Any]
+
+
+def impute(
+    G: Any,  # noqa: N803  as networkx calls it
+    attributes: str | Sequence[str] | None = None,
+    *,
+    weight: str | None = None,
+    confidence: bool = False,
+    **options: Any,
+) -> Any:
+    """Fill the attributes of nodes that lack them.
+
+    Parameters
+    ----------
+    G : networkx Graph, DiGraph, MultiGraph or MultiDiGraph
+        Not modified. A node lacks an attribute if it does not have it, or it is None or NaN.
+    attributes : str or list of str, default=None
+        The attributes to fill: numbers, or vectors of one length (single missing components are NaN). None: all
+        attributes that hold those.
+    weight : str, default=None
+        The edge attribute that holds the weights: similarities, not distances. None: all edges count 1. Parallel edges
+        add up.
+    confidence : bool, default=False
+        Whether each node also gets `<attribute>_confidence`.
+    **options
+        Further parameters of `pcfi.impute`, such as `alpha`, `beta`, and `directed=True` to let values flow only along
+        the direction of a DiGraph's edges.
+
+    Returns
+    -------
+    A copy of G. Attributes that a node had are as they were.
+
+    Examples
+    --------
+    >>> import networkx as nx, pcfi
+    >>> G = nx.path_graph(3)
+    >>> nx.set_node_attributes(G, {0: 1.0, 2: 3.0}, "height")
+    >>> pcfi.networkx.impute(G, confidence=True, alpha=0.5, beta=0.1).nodes[1]
+    {'height': 2.0, 'height_confidence': 0.5}
+    """
+    if not is_networkx(G):
+        raise UnsupportedTypeError(f"G is a {type(G).__qualname__}, but must be a graph of networkx")
+    if weight is not None:
+        _check_weight(G, weight)
+    columns = [_Attribute.read(G, name) for name in _choose(G, attributes)]
+    features = np.concatenate([column.values for column in columns], axis=1)
+    result = impute_features(features, networkx_adjacency(G, weight), **options)
+    filled = G.copy()
+    first = 0
+    for column in columns:
+        part = slice(first, first + column.values.shape[1])
+        lacking = np.asarray(np.isnan(column.values).any(axis=1))
+        column.write(filled, column.name, result.values[:, part], lacking)
+        if confidence and result.confidence is not None:
+            everywhere = np.ones(len(features), dtype=np.bool_)
+            column.write(filled, f"{column.name}_confidence", result.confidence[:, part], everywhere)
+        first = part.stop
+    return filled
+
+
+def _check_weight(graph: Any, weight: str) -> None:
+    values = [value for *_, value in graph.edges(data=weight)]
+    if values and all(value is None for value in values):
+        names = sorted({str(name) for *_, data in graph.edges(data=True) for name in data})
+        has = ", ".join(map(repr, names)) or "none"
+        raise GraphError(f"no edge has an attribute {weight!r} for its weight: the edges' attributes are {has}")
+    wrong = next((value for value in values if value is not None and not isinstance(value, Real)), None)
+    if wrong is not None:
+        raise GraphError(f"edge weights must be real numbers, but the attribute {weight!r} holds {wrong!r}")
+
+
+def _choose(graph: Any, attributes: str | Sequence[str] | None) -> list[str]:
+    seen: dict[str, Any] = {}
+    for _, data in graph.nodes(data=True):
+        for name, value in data.items():
+            if name not in seen or seen[name] is None:
+                seen[name] = value
+    has = ", ".join(map(repr, seen)) or "none"
+    if attributes is None:
+        chosen = [name for name, value in seen.items() if _vector(value) is not None]
+        if not chosen:
+            raise FeatureError(f"no node has an attribute that holds numbers: the nodes' attributes are {has}")
+        return chosen
+    chosen = [attributes] if isinstance(attributes, str) else list(attributes)
+    absent = [name for name in chosen if name not in seen]
+    if absent or not chosen:
+        what = f"no node has an attribute {absent[0]!r}" if absent else "attributes names none"
+        raise FeatureError(f"{what}: the nodes' attributes are {has}")
+    return chosen
+
+
+def _vector(value: Any) -> Array | None:
+    """A number or a vector of numbers as a 1-D array; None if it is neither."""
+    if isinstance(value, Real | np.bool_):
+        return np.array([value], dtype=np.float64)
+    if isinstance(value, np.ndarray | list | tuple):
+        try:
+            array = np.asarray(value)
+        except ValueError:
+            return None
+        if array.ndim == 1 and array.size and array.dtype.kind in "iufb":
+            return array.astype(np.float64)
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class _Attribute:
+    """An attribute of the nodes: its name, what kind of value it is, and its values, NaN where missing."""
+
+    name: str
+    kind: type
+    values: Array
+
+    @staticmethod
+    def read(graph: Any, name: str) -> "_Attribute":
+        rows: dict[int, Array] = {}
+        first: Any = None
+        for row, (node, value) in enumerate(graph.nodes(data=name)):
+            if value is None:
+                continue
+            vector = _vector(value)
+            if vector is None:
+                raise FeatureError(f"the attribute {name!r} of node {node!r} is {value!r}: numbers are needed")
+            first = (node, value, len(vector), _kind(value)) if first is None else first
+            if first[2:] != (len(vector), _kind(value)):
+                raise FeatureError(
+                    f"the attribute {name!r} is {value!r} on node {node!r}, but {first[1]!r} on node {first[0]!r}: all "
+                    "must be numbers, or vectors of one type and length"
+                )
+            rows[row] = vector
+        if first is None:
+            raise FeatureError(f"the attribute {name!r} is None on every node that has it: there is nothing to go by")
+        values = np.full((len(graph), first[2]), np.nan)
+        values[list(rows)] = list(rows.values())
+        return _Attribute(name, first[3], values)
+
+    def write(self, graph: Any, name: str, values: Array, where: Array) -> None:
+        """Put rows of `values` on the nodes of `graph`."""
+        for (_, data), value, wanted in zip(graph.nodes(data=True), values, where, strict=True):
+            if wanted:
+                data[name] = _as_kind(value, self.kind)
+
+
+def _kind(value: Any) -> type:
+    return next((kind for kind in (np.ndarray, list, tuple) if isinstance(value, kind)), float)
+
+
+def _as_kind(vector: Array, kind: type) -> Any:
+    if kind is np.ndarray:
+        return vector.copy()
+    return vector.item() if kind is float else kind(vector.tolist())

@@ -1,0 +1,23 @@
+"""Graphs and features larger than memory, on one machine or a cluster: files in, files out, resumable.
+
+graph = pcfi.scale.build_graph("edges.parquet", "graph")
+pcfi.scale.impute("features.npy", "graph", "filled.npy", memory="4GB")
+"""
+
+from pcfi.errors import ClusterError, StorageError
+from pcfi.outofcore.graphs import MappedGraph, build_graph, open_graph
+from pcfi.outofcore.imputation import impute
+from pcfi.outofcore.result import StoredImputation
+from pcfi.outofcore.sizing import Estimate, estimate
+
+__all__ = [
+    "ClusterError",
+    "Estimate",
+    "MappedGraph",
+    "StorageError",
+    "StoredImputation",
+    "build_graph",
+    "estimate",
+    "impute",
+    "open_graph",
+]

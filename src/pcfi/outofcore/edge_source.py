@@ -1,0 +1,84 @@
+"""What the caller of `pcfi.scale.impute` says about the graph -> a graph folder, built once for a run."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pcfi.errors import UnsupportedTypeError
+from pcfi.memory import give_back, size_in_bytes
+from pcfi.outofcore.edge_tables import SUFFIXES
+from pcfi.outofcore.folder import WorkFolder
+from pcfi.outofcore.graphs import MappedGraph, build_graph
+from pcfi.outofcore.paths import full_path, is_address, suffix_of, table_suffix
+from pcfi.outofcore.stores import Store, parquet_files
+from pcfi.settings import Settings
+
+USUAL_MEMORY = "2GB"  # to build a graph in
+
+
+@dataclass(frozen=True)
+class EdgeSource:
+    """A graph folder, or an edge file with its columns.
+
+    Attributes
+    ----------
+    path : str
+    is_folder : bool
+    id : str or None
+        The column of the features with the ids that edges name nodes by; None: by row numbers.
+    columns : dict
+        Source, target, weight and unknown_ids as `build_graph` takes them.
+    """
+
+    path: str
+    is_folder: bool
+    id: str | None
+    columns: dict[str, Any]
+
+    @staticmethod
+    def of(graph: Any, id_column: str | None, columns: dict[str, Any]) -> "EdgeSource":
+        """What `graph` names."""
+        if isinstance(graph, MappedGraph) and graph.folder is not None:
+            return EdgeSource(str(graph.folder), True, None, {})
+        if not isinstance(graph, str | Path):
+            raise UnsupportedTypeError(
+                f"graph is a {type(graph).__qualname__}, but pcfi.scale works on files: pass the folder that "
+                "pcfi.scale.build_graph made, or the path of an edge file"
+            )
+        path = full_path(graph)
+        if is_address(path) or Path(path).is_file() or table_suffix(path) in SUFFIXES:
+            by_rows = suffix_of(path) == ".npy"
+            return EdgeSource(path, False, None if by_rows else id_column, columns)
+        return EdgeSource(path, True, None, {})
+
+    def facts(self) -> dict[str, Any] | None:
+        """What a run that goes on must find unchanged; a graph folder has facts of its own."""
+        if self.is_folder:
+            return None
+        seen = [] if is_address(self.path) else [Path(file).stat() for file in parquet_files(self.path)]
+        stamp = [[file.st_size, file.st_mtime_ns] for file in seen]
+        return {"path": self.path, "id": self.id, **self.columns, "stamp": stamp}
+
+    def folder(self, work: WorkFolder, store: Store, settings: Settings, memory: Any) -> Path:
+        """The folder of the graph; an edge file is turned into one beside the work folder, once."""
+        if self.is_folder:
+            return Path(self.path)
+        if work.has("job.json") and work.graph.exists():
+            return work.graph
+        limit = size_in_bytes(USUAL_MEMORY if memory is None else memory, "memory")
+        # besides the ids themselves, mapping them takes several times their size
+        ids = None if self.id is None else store.column(self.id, limit // 8)
+        build_graph(
+            self.path,
+            work.graph,
+            n_nodes=store.shape[0] if ids is None else None,
+            ids=ids,
+            **self.columns,
+            directed=settings.directed,
+            memory=limit,
+            overwrite=True,
+            progress=settings.progress,
+        )
+        del ids
+        give_back()
+        return work.graph

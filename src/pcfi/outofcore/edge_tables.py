@@ -1,0 +1,310 @@
+"""Columns of an edge table, Parquet or CSV -> chunks of edges between row numbers; ids are mapped on the way."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi.errors import GraphError, ParameterError, PcfiError, counted
+from pcfi.inputs.ids import UNKNOWN_IDS, WEIGHTS, usual_ends
+from pcfi.optional import load
+from pcfi.outofcore.paths import compression_of, opened, table_suffix
+from pcfi.outofcore.stores import parquet_files
+
+Array = npt.NDArray[Any]
+
+SUFFIXES = (".parquet", ".csv", ".tsv")
+IDS = {"source": "source_id", "target": "target_id"}  # what the ends are called beside their row numbers
+
+
+class Chunk(NamedTuple):
+    """Some edges: from `source` to `target`; an empty array of weights means that all are 1."""
+
+    source: Array
+    target: Array
+    weights: Array
+
+
+@dataclass(frozen=True, eq=False)
+class TableEdges:
+    """Columns of a CSV file, of a Parquet file or of a folder of them.
+
+    Attributes
+    ----------
+    path : str
+    columns : tuple of str
+        Source and target.
+    weight : str or None
+    ids : pyarrow.Array or None
+        The ids of the nodes, if they are named by ids; None: by row numbers.
+    drops : bool
+        Whether edges that name an unknown id are left out.
+    """
+
+    path: str
+    columns: tuple[str, str]
+    weight: str | None
+    ids: Any = None
+    drops: bool = False
+
+    @property
+    def weighted(self) -> bool:
+        """Whether edges have weights of their own."""
+        return self.weight is not None
+
+    @property
+    def held(self) -> int:
+        """Bytes of memory that mapping ids takes."""
+        return 0 if self.ids is None else bytes_to_map(len(self.ids), self.ids.nbytes)
+
+    def chunks(self, size: int) -> Iterator[Chunk]:
+        """Batches of the file."""
+        with graph_errors(self.path):
+            seen = 0
+            for batch in self._plain(size) if self.ids is None else self._numbered(size):
+                weights = np.empty(0)
+                if self.weight:
+                    weights = _numbers(batch.column("weight"), self.weight, seen)
+                ends = [_numbers(batch.column(end), name, seen) for end, name in zip(IDS, self.columns, strict=True)]
+                seen += batch.num_rows
+                yield Chunk(ends[0], ends[1], weights)
+
+    def _plain(self, size: int) -> Iterator[Any]:
+        """Batches with the columns "source", "target" and, if there are weights, "weight", as they stand there."""
+        read = _parquet_batches if table_suffix(self.path) == ".parquet" else _csv_batches
+        names = {"source": self.columns[0], "target": self.columns[1]} | (
+            {"weight": self.weight} if self.weight else {}
+        )
+        import pyarrow as pa
+
+        for batch in read(self.path, names, size, None if self.ids is None else self.ids.type):
+            yield pa.record_batch({name: batch.column(column) for name, column in names.items()})
+
+    def _numbered(self, size: int) -> Iterator[Any]:
+        """The same with row numbers for ids."""
+        import pyarrow.compute as pc
+        from pyarrow import dataset
+
+        options = pc.SetLookupOptions(value_set=self.ids)
+        # as expressions of a scan the tables of ids are hashed once, not for every batch
+        wanted = {end: pc.Expression._call("index_in", [pc.field(end)], options) for end in IDS}
+        wanted |= {name: pc.field(end) for end, name in IDS.items()}
+        if self.weight:
+            wanted["weight"] = pc.field("weight")
+        scan = dataset.Scanner.from_batches(
+            self._of_one_type(size), columns=wanted, batch_size=1 << 30, batch_readahead=1
+        )
+        seen = 0
+        for batch in scan.to_batches():
+            yield self._without_unknown(batch, seen)
+            seen += batch.num_rows
+
+    def _of_one_type(self, size: int) -> Any:
+        """A reader whose ends have the type of the ids."""
+        import pyarrow as pa
+
+        fields = [pa.field(end, self.ids.type) for end in IDS] + (
+            [pa.field("weight", pa.float64())] if self.weight else []
+        )
+
+        def batches() -> Iterator[Any]:
+            seen = 0
+            for batch in self._plain(size):
+                columns = [self._cast(batch.column(field.name), field, seen) for field in fields]
+                seen += batch.num_rows
+                yield pa.record_batch(columns, schema=pa.schema(fields))
+
+        return pa.RecordBatchReader.from_batches(pa.schema(fields), batches())
+
+    def _cast(self, column: Any, field: Any, seen: int) -> Any:
+        import pyarrow as pa
+
+        name = self.weight if field.name == "weight" else self.columns[list(IDS).index(field.name)]
+        try:
+            if pa.types.is_dictionary(column.type):
+                column = column.dictionary_decode()
+            return column.cast(field.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            what = "weights" if field.name == "weight" else f"ids of type {field.type}"
+            raise GraphError(f"column {name!r} cannot be read as {what} (after edge {seen:,}): {error}") from None
+
+    def _without_unknown(self, batch: Any, seen: int) -> Any:
+        import pyarrow.compute as pc
+
+        unknown = pc.or_(*(batch.column(end).is_null() for end in IDS))
+        count = pc.sum(unknown).as_py()
+        if not count:
+            return batch
+        if self.drops:
+            return batch.filter(pc.invert(unknown))
+        edge = pc.index(unknown, True).as_py()
+        end = next(end for end in IDS if not batch.column(end)[edge].is_valid)
+        raise GraphError(
+            f"edge {seen + edge} names {batch.column(IDS[end])[edge].as_py()!r}, which is not among the "
+            f"{counted(len(self.ids), 'id')} of the nodes; {counted(count, 'edge')} of {batch.num_rows:,} in this part "
+            "of the file do so: add the rows, or leave these edges out with unknown_ids='drop'"
+        )
+
+    def largest(self) -> int | None:
+        """The largest maximum that the statistics of a Parquet file name, if they do."""
+        if self.ids is not None:
+            return len(self.ids) - 1
+        return _parquet_largest(self.path, self.columns) if table_suffix(self.path) == ".parquet" else None
+
+
+def bytes_to_map(count: int, n_bytes: int) -> int:
+    """Bytes that mapping so many ids takes: themselves, a copy in one piece, and a hash table for either end."""
+    return 4 * n_bytes + 100 * count
+
+
+def _numbers(column: Any, name: str, seen: int) -> Array:
+    if column.null_count:
+        edge = int(np.flatnonzero(np.asarray(column.is_null()))[0])
+        raise GraphError(f"edge {seen + edge} has no value in column {name!r}: drop the edge")
+    array = np.asarray(column)
+    if array.dtype.kind not in "iufb":
+        raise GraphError(
+            f"column {name!r} holds {column.type}, but must hold numbers: pass ids= (the ids of the nodes in the order "
+            "of their rows) if nodes are named"
+        )
+    return array
+
+
+def _parquet_batches(path: str, names: dict[str, str], size: int, _: Any) -> Iterator[Any]:
+    import pyarrow.parquet as pq
+
+    for part in parquet_files(path):
+        with opened(part) as file:
+            batches = pq.ParquetFile(file, pre_buffer=False).iter_batches
+            yield from batches(batch_size=size, columns=list(names.values()))
+
+
+def _csv_batches(path: str, names: dict[str, str], size: int, ids: Any) -> Iterator[Any]:
+    """Types are told, not guessed from the first rows: 007 is an id, and weights need not begin with a fraction."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    types = {names[end]: ids for end in IDS if ids is not None}
+    if "weight" in names:
+        types[names["weight"]] = pa.float64()
+    with _text(path) as file:
+        yield from csv.open_csv(
+            file,
+            read_options=csv.ReadOptions(block_size=min(size * 16, 1 << 26)),
+            parse_options=csv.ParseOptions(delimiter=_delimiter(path)),
+            convert_options=csv.ConvertOptions(include_columns=list(names.values()), column_types=types),
+        )
+
+
+@contextmanager
+def _text(path: str) -> Iterator[Any]:
+    """The bytes of a text file, unpacked."""
+    import pyarrow as pa
+
+    with opened(path) as file:
+        kind = compression_of(path)
+        if kind is None:
+            yield file
+        else:
+            with pa.CompressedInputStream(file, kind) as unpacked:
+                yield unpacked
+
+
+def _delimiter(path: str) -> str:
+    return "\t" if table_suffix(path) == ".tsv" else ","
+
+
+def _parquet_largest(path: str, columns: tuple[str, str]) -> int | None:
+    import pyarrow.parquet as pq
+
+    largest = -1
+    for part in parquet_files(path):
+        with opened(part) as file:
+            facts = pq.ParquetFile(file).metadata
+        paths = [facts.schema.column(leaf).path for leaf in range(facts.num_columns)]  # a struct has several leaves
+        if any(paths.count(name) != 1 for name in columns):
+            return None
+        places = [paths.index(name) for name in columns]
+        for group in range(facts.num_row_groups):
+            for place in places:
+                found = facts.row_group(group).column(place).statistics
+                if found is None or not found.has_min_max or not isinstance(found.max, int):
+                    return None
+                largest = max(largest, found.max)
+    return largest
+
+
+@contextmanager
+def graph_errors(path: str) -> Iterator[None]:
+    """Whatever a library raises on a bad file, as one `GraphError` that names the file."""
+    try:
+        yield
+    except (PcfiError, MemoryError, ModuleNotFoundError, NameError, AttributeError):  # the last are our own mistakes
+        raise
+    except Exception as error:
+        raise GraphError(f"{path!r} cannot be read: {' '.join(str(error).split())}") from None
+
+
+def open_table(
+    path: str, source: str | None, target: str | None, weight: Any, ids: Any, unknown_ids: str
+) -> TableEdges:
+    """An edge table with its columns chosen and its ids checked; the edges are checked when they are read."""
+    load("pyarrow", "an edge table", "scale")
+    if unknown_ids not in UNKNOWN_IDS:
+        raise ParameterError(f"unknown_ids must be one of {', '.join(UNKNOWN_IDS)}, got {unknown_ids!r}")
+    names = schema_of(path).names
+    for what, given in (("source", source), ("target", target), ("weight", weight)):
+        if given is not None and given not in names:
+            raise ParameterError(f"{what} must be a column of the edge file, got {given!r}: it has {names}")
+    usual = usual_ends(names)
+    if usual is None and (source is None or target is None):
+        raise GraphError(
+            f"the edge file has the columns {names}, but a source and a target are needed: name them with source= and "
+            "target="
+        )
+    ends = (source or (usual or ("", ""))[0], target or (usual or ("", ""))[1])
+    if weight is None:
+        weight = next((name for name in names if name.lower() in WEIGHTS and name not in ends), None)
+    return TableEdges(path, ends, weight, _checked_ids(ids), unknown_ids == "drop")
+
+
+def schema_of(path: str) -> Any:
+    """Names and types of the columns of an edge table; of a text file, as its first rows have them."""
+    import pyarrow.parquet as pq
+    from pyarrow import csv
+
+    with graph_errors(path):
+        if table_suffix(path) == ".parquet":
+            parts = parquet_files(path)
+            if not parts:
+                raise GraphError(f"there is no Parquet file in {path!r}")
+            with opened(parts[0]) as file:
+                schema = pq.ParquetFile(file).schema_arrow
+        else:
+            with _text(path) as file:
+                schema = csv.open_csv(file, parse_options=csv.ParseOptions(delimiter=_delimiter(path))).schema
+        twice = [name for name in schema.names if schema.names.count(name) > 1]
+        if twice:
+            raise GraphError(f"{path!r} has several columns named {twice[0]!r}: rename them")
+        return schema
+
+
+def _checked_ids(ids: Any) -> Any:
+    if ids is None:
+        return None
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    array = ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else pa.array(ids)
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if array.null_count:
+        raise GraphError(f"ids holds {array.null_count:,} nulls: every node needs an id")
+    if pc.count_distinct(array).as_py() != len(array):
+        counts = pc.value_counts(array)
+        twice = counts.field("values")[pc.index(pc.greater(counts.field("counts"), 1), True).as_py()].as_py()
+        raise GraphError(f"the id {twice!r} stands more than once among the ids: every node needs one of its own")
+    return array

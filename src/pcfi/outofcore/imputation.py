@@ -1,0 +1,298 @@
+"""`pcfi.scale.impute`: features and graph in files -> results in files, stage by stage, within a budget of memory."""
+
+import errno
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi.errors import (
+    DivergenceError,
+    FeatureError,
+    GraphError,
+    ParameterError,
+    StorageError,
+    TooLargeError,
+    UnreachableError,
+    UnsupportedTypeError,
+)
+from pcfi.inputs.graphs import read_graph
+from pcfi.outofcore.edge_source import EdgeSource
+from pcfi.outofcore.folder import WorkFolder
+from pcfi.outofcore.graphs import FACTS, MappedGraph, open_graph
+from pcfi.outofcore.paths import full_path, is_address, is_scratch, place_of, suffix_of
+from pcfi.outofcore.plan import check_budget, check_space, make_plan
+from pcfi.outofcore.result import StoredImputation, report
+from pcfi.outofcore.run import Run, facts_of
+from pcfi.outofcore.runners import DaskRunner, LocalRunner, Runner, connected
+from pcfi.outofcore.sinks import exists, open_sink
+from pcfi.outofcore.stages import do_stages
+from pcfi.outofcore.stores import Store, open_store
+from pcfi.outofcore.tasks import WORD
+from pcfi.progress import compile_notice
+from pcfi.settings import Settings
+from pcfi.stages.solvers import Solver, UntilSettled
+
+Array = npt.NDArray[Any]
+
+METHODS = ("pcfi", "fp")
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def impute(
+    features: str | Path,
+    graph: str | Path | MappedGraph,
+    result: str | Path,
+    *,
+    id: str | None = None,  # noqa: A002  as it is called everywhere
+    columns: Any = None,
+    source: str | None = None,
+    target: str | None = None,
+    weight: str | None = None,
+    unknown_ids: str = "error",
+    known: str | Path | None = None,
+    method: str = "pcfi",
+    alpha: float = 0.5,
+    beta: float = 0.1,
+    solver: Solver = UntilSettled(),  # noqa: B008  a frozen value
+    standardize: bool | None = None,
+    unreachable: str = "mean",
+    directed: bool = False,
+    self_loops: bool = True,
+    confidence: str | Path | None = None,
+    hops: str | Path | None = None,
+    memory: int | float | str | None = None,
+    work: str | Path | None = None,
+    client: Any = None,
+    overwrite: bool = False,
+    progress: bool = False,
+) -> StoredImputation:
+    """Like `pcfi.impute`, for features in files: within a budget of memory, resumable, on one machine or a cluster.
+
+    Finished tasks are recorded in a work folder. If the run is killed, the same call goes on where it stopped, and the
+    result is the same to the last bit. Results appear under their names when they are complete.
+
+    Parameters
+    ----------
+    features : path
+        Nodes x channels: .npy, .zarr, or .parquet (a file, or a folder of them). Zarr and Parquet may be any address
+        that fsspec opens. NaN and null are missing unless `known` is given.
+    graph : path or MappedGraph
+        A folder made by `pcfi.scale.build_graph`; or an edge file that it reads. Edges name nodes by row numbers, or by
+        the ids of the column `id`.
+    result : path
+        Where the filled features go: .npy, .zarr or .parquet (a folder of files; columns of Parquet features that are
+        no channels come along, and channels without a missing cell stay as they are).
+    id : str, default=None
+        The column of Parquet features with the ids that an edge file names nodes by.
+    columns : list of str, default=None
+        The channels among the columns of Parquet features. None: all columns of numbers but `id`.
+    source, target, weight : str, default=None
+        Columns of an edge file, as in `pcfi.scale.build_graph`.
+    unknown_ids : {"error", "drop"}, default="error"
+        What an edge means that names an id which no node has.
+    known : path, default=None
+        Booleans of the shape of the features, True = known, in any of the formats.
+    method : {"pcfi", "fp"}, default="pcfi"
+        As in `pcfi.impute`, like the other parameters of the method.
+    alpha : float, default=0.5
+        Confidence in a value falls by this factor with every hop from its nearest source.
+    beta : float, default=0.1
+        How strongly channels share what they know with each other; 0 switches the second stage off.
+    solver : FixedSteps or UntilSettled, default=UntilSettled(rtol=1e-4, max_steps=1000)
+        How long to diffuse.
+    standardize : bool, default=None
+        Whether channels share in units of their standard deviation. None means False.
+    unreachable : {"mean", "zero", "nan", "error"}, default="mean"
+        What a missing cell gets that no source can reach.
+    directed : bool, default=False
+        Whether values flow only along the direction of the edges; a directed graph folder stays directed in any case.
+    self_loops : bool, default=True
+        Whether each node counts as its own neighbour.
+    confidence : path, default=None
+        Where the confidence of every cell goes, if it is wanted ("pcfi" only).
+    hops : path, default=None
+        Where the hops of every cell go, if they are wanted; in Parquet, null where no source can reach.
+    memory : int, float or str, default=None
+        Bytes of private memory that a process may take in all, such as "4GB"; on a cluster, each worker. Mapped files
+        are not counted: the system keeps as much of them in memory as there is room. None: 70 % of what is available
+        here, or the smallest limit among the workers.
+    work : path, default=None
+        The work folder; on a cluster all workers must see it under this path. Takes about as much space as the
+        features. None: `<result>.work`. It is removed at the end.
+    client : dask.distributed.Client or str, default=None
+        A cluster that does the work, or the address of its scheduler. None: this process.
+    overwrite : bool, default=False
+        Whether results that are there may be replaced.
+    progress : bool, default=False
+        Whether to show progress bars.
+
+    Returns
+    -------
+    StoredImputation
+        Where the results are, and how it went.
+    """
+    settings = Settings(
+        method=method,
+        alpha=alpha,
+        beta=beta,
+        solver=solver,
+        standardize=False if standardize is None else standardize,
+        unreachable=unreachable,
+        directed=directed,
+        self_loops=self_loops,
+        progress=progress,
+    )
+    results = {"values": _text(result), "confidence": _text(confidence), "hops": _text(hops)}
+    _check_choices(settings, results)
+    store = open_store(features, "features", columns, without=id)
+    mask = None if known is None else open_store(known, "known", boolean=True)
+    _check_shapes(store, mask)
+    _check_places(results, {"features": store.path} | ({} if mask is None else {"known": mask.path}))
+    for name, path in results.items():
+        if path is not None:
+            open_sink(path, "result" if name == "values" else name, store.shape, np.float32, store.names)
+    folder = WorkFolder(work_path(work, results["values"]))
+    columns_of = {"source": source, "target": target, "weight": weight, "unknown_ids": unknown_ids}
+    with connected(client) as cluster, _kept_or_removed(folder):
+        _refuse_existing(folder, results, overwrite)
+        check_budget(store, settings, memory, cluster)
+        edges = EdgeSource.of(graph, id, columns_of)
+        built = edges.folder(folder, store, settings, memory)
+        run = _begin(folder, settings, store, mask, built, {"results": results, "edges": edges.facts()}, id)
+        plan = make_plan(run, memory, cluster)
+        folder.write("plan.json", plan)
+        runner: Runner = LocalRunner(run, progress=progress)
+        if cluster is not None:
+            runner = DaskRunner(run, cluster, progress=progress)
+        with compile_notice(show=progress):
+            outcome = do_stages(run, runner)
+        found, notices = report(run, outcome)
+        folder.retire()
+    for notice in notices:
+        warnings.warn(notice, stacklevel=2)
+    return found
+
+
+def _text(path: str | Path | None) -> str | None:
+    if path is not None and not isinstance(path, str | Path):
+        raise UnsupportedTypeError(f"a result must be a path, got {path!r}")
+    return None if path is None else full_path(path)
+
+
+def _check_choices(settings: Settings, results: dict[str, str | None]) -> None:
+    if settings.tunes or settings.method == "auto":
+        raise ParameterError(
+            'pcfi.scale.impute does not tune: alpha and beta must be numbers and method not "auto"; find them with '
+            "pcfi.tune on a part of the channels"
+        )
+    if settings.method not in METHODS:
+        raise ParameterError(f"method must be 'pcfi' or 'fp' here, got {settings.method!r}: others are in pcfi.impute")
+    if results["confidence"] is not None and settings.method != "pcfi":
+        raise ParameterError(f"method {settings.method!r} has no confidence: leave confidence= out")
+    if results["values"] is None:
+        raise ParameterError("result must be a path, got None")
+
+
+def _check_places(results: dict[str, str | None], inputs: dict[str, str]) -> None:
+    """Refuse two results at one place, and to write over an input: at an address there is no other name meanwhile."""
+    taken: dict[str, str] = {}
+    for name, path in results.items():
+        if path is None:
+            continue
+        what, place = "result" if name == "values" else name, place_of(path)
+        if place in taken:
+            raise ParameterError(f"{taken[place]} and {what} would both go to {path!r}: give each a name of its own")
+        taken[place] = what
+        for given, other in inputs.items():
+            if is_address(path) and f"{place_of(other)}/".startswith(f"{place}/"):
+                raise ParameterError(
+                    f"{what} would replace {given} at {other!r} while it is read: name another address"
+                )
+
+
+def _check_shapes(store: Store, mask: Store | None) -> None:
+    if 0 in store.shape:
+        raise FeatureError(f"features has shape {store.shape}: at least one row and one channel is needed")
+    if mask is not None and mask.shape != store.shape:
+        raise FeatureError(f"known has shape {mask.shape}, but features has shape {store.shape}: both must agree")
+    if mask is not None and mask.dtype != np.bool_:
+        raise FeatureError(f"known must hold booleans (True = known), got dtype {mask.dtype}")
+
+
+def work_path(work: str | Path | None, result: str | None) -> Path:
+    """Where a run keeps what it has finished."""
+    if work is None and is_address(str(result)):
+        raise ParameterError("result is an address: name a local or shared folder to work in with work=")
+    path = Path(f"{result}.work" if work is None else work).absolute()
+    holds = [entry for entry in path.iterdir() if not is_scratch(entry)] if path.is_dir() else []
+    if holds and not (path / "job.json").exists():
+        raise ParameterError(f"{str(path)!r} is not empty and no work folder of pcfi: name another with work=")
+    return path
+
+
+def _refuse_existing(folder: WorkFolder, results: dict[str, str | None], overwrite: bool) -> None:
+    for path in results.values():
+        if path is not None and not overwrite and not folder.has("job.json") and exists(path):
+            raise ParameterError(f"{path!r} exists: pass overwrite=True to replace it")
+
+
+def _begin(
+    folder: WorkFolder,
+    settings: Settings,
+    store: Store,
+    mask: Store | None,
+    graph: Path,
+    more: dict[str, Any],
+    id_column: str | None,
+) -> Run:
+    """Write down what the run is, or find that it has begun already."""
+    found = open_graph(graph)
+    read_graph(found, store.shape[0], f"features has {store.shape[0]} rows", directed=settings.directed)
+    columns = store.names if suffix_of(store.path) == ".parquet" else None
+    job = {
+        "settings": facts_of(settings),
+        "features": {"path": store.path, "columns": columns, "id": id_column, "stamp": store.stamp},
+        "known": mask and {"path": mask.path, "columns": None, "stamp": mask.stamp},
+        "graph": {"path": str(graph), "stamp": [len(found.indices), (graph / FACTS).stat().st_mtime_ns]},
+        **more,
+    }
+    folder.begin(job)
+    run = Run(folder)
+    if not folder.has("known.raw"):
+        try:
+            check_space(run)
+        except StorageError:
+            folder.abandon()  # the next call is to be asked again
+            raise
+        folder.create("known.raw", (-(-run.n_channels // WORD), run.n_nodes), np.uint64)
+    return run
+
+
+@contextmanager
+def _kept_or_removed(folder: WorkFolder) -> Iterator[None]:
+    """Keep what is finished if the same call can go on; remove it if the input is wrong, which will not change."""
+    try:
+        yield
+    except (FeatureError, GraphError, UnreachableError, DivergenceError):
+        folder.abandon()
+        raise
+    except TooLargeError as error:
+        if not folder.n_finished:
+            folder.abandon()
+            raise
+        raise TooLargeError(
+            f"{error}. Finished tasks are kept in {str(folder.path)!r}: the same call goes on from there with more "
+            "memory; for other settings remove that folder first, or choose another with work="
+        ) from error
+    except OSError as error:
+        if isinstance(error, StorageError) or error.errno not in NO_SPACE:
+            raise
+        raise StorageError(
+            f"no space is left on disk ({error}). Finished tasks are kept in {str(folder.path)!r}: make room, and the "
+            "same call goes on from there"
+        ) from error

@@ -1,0 +1,113 @@
+"""What `pcfi.scale.impute` gives back: where the results are, and how it went."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pcfi.errors import ParameterError, PcfiWarning
+from pcfi.imputation import status_of
+from pcfi.optional import load
+from pcfi.outofcore.paths import suffix_of
+from pcfi.outofcore.run import Run
+from pcfi.outofcore.stores import open_zarr
+from pcfi.outofcore.tasks import TASKS
+from pcfi.pipeline.methods import Filled, usual_warnings
+from pcfi.stages.diffusion import Outcome
+from pcfi.stages.solvers import FixedSteps
+
+
+@dataclass(frozen=True)
+class StoredImputation:
+    """Filled features in files, and an honest account of how they came about.
+
+    Attributes
+    ----------
+    values, confidence, hops : str or None
+        Where they are; None if they were not asked for.
+    method : str
+        The method used.
+    alpha, beta : float or None
+        The parameters used; None for methods that have none.
+    steps : int
+        Diffusion steps taken by the channel that took the most.
+    residual : float
+        The most that one further diffusion step would move any missing cell, relative to its channel's range.
+    status : str
+        How it went, in a sentence.
+    converged : bool
+        Whether the solver reached its goal.
+    n_missing : int
+        Number of cells that were missing.
+    n_unreachable : int
+        Number of missing cells that no source can reach.
+    shape : tuple of int
+        Number of nodes and channels.
+    seconds : dict of float
+        Time that the tasks of each stage took; on a cluster, of all workers together.
+    """
+
+    values: str
+    confidence: str | None
+    hops: str | None
+    method: str
+    alpha: float | None
+    beta: float | None
+    steps: int
+    residual: float
+    status: str
+    converged: bool
+    n_missing: int
+    n_unreachable: int
+    shape: tuple[int, int]
+    seconds: dict[str, float]
+
+    @property
+    def objective(self) -> str | None:
+        """As in `Imputation`: nothing is calibrated here, so PCFI gives a representation."""
+        return "representation" if self.method == "pcfi" else None
+
+    def open(self, name: str = "values") -> Any:
+        """Open "values", "confidence" or "hops": a mapped array, a Zarr array, or a pyarrow Dataset."""
+        paths = {"values": self.values, "confidence": self.confidence, "hops": self.hops}
+        if name not in paths:
+            raise ParameterError(f"there is no {name!r} to open: the results are {', '.join(paths)}")
+        path = paths[name]
+        if path is None:
+            raise ParameterError(f"{name} was not written: pass {name}= and a path to pcfi.scale.impute")
+        if suffix_of(path) == ".npy":
+            return np.load(path, mmap_mode="r", allow_pickle=False)
+        if suffix_of(path) == ".zarr":
+            return open_zarr(path)
+        from pyarrow import dataset
+
+        fs, root = load("fsspec", "opening Parquet", "scale").core.url_to_fs(path)
+        return dataset.dataset(root, format="parquet", filesystem=fs)
+
+
+def report(run: Run, outcome: Outcome) -> tuple[StoredImputation, list[PcfiWarning]]:
+    """The result of a finished run, and the warnings that the caller should hear."""
+    settings, problem, hops = run.settings, run.outline, run.hops
+    n_missing, n_unreachable = problem.n_missing, hops.unreachable_cells()
+    filled = Filled(np.empty(0), outcome, hops)
+    status = status_of(settings, filled, problem)
+    converged = isinstance(settings.solver, FixedSteps) or outcome.residual <= settings.solver.rtol
+    notices = usual_warnings(problem, settings, status, converged=converged, n_unreachable=n_unreachable)
+    is_pcfi = settings.method == "pcfi"
+    found = StoredImputation(
+        values=str(run.results["values"]),
+        confidence=run.results["confidence"],
+        hops=run.results["hops"],
+        method=settings.method,
+        alpha=settings.alpha if is_pcfi else None,
+        beta=settings.beta if is_pcfi else None,
+        steps=outcome.steps,
+        residual=outcome.residual,
+        status=status,
+        converged=converged,
+        n_missing=n_missing,
+        n_unreachable=n_unreachable,
+        shape=run.store.shape,
+        seconds={stage: sum(entry["seconds"] for entry in run.folder.finished(stage).values()) for stage in TASKS},
+    )
+    return found, notices

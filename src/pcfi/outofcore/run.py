@@ -1,0 +1,346 @@
+"""A run as its tasks see it: features, graph, settings, and what the stages before left in the work folder.
+
+Everything is read from the work folder, so that any process that sees the folder can do any task.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi.errors import ClusterError, FeatureError
+from pcfi.inputs.graphs import Graph
+from pcfi.inputs.problem import Channels, Problem, working_dtype
+from pcfi.outofcore.folder import WorkFolder
+from pcfi.outofcore.graphs import open_graph
+from pcfi.outofcore.sinks import ParquetSink, Sink, open_sink
+from pcfi.outofcore.stores import ParquetStore, Store, open_store
+from pcfi.settings import Settings
+from pcfi.stages.diffusion import arithmetic, confidence_weighting, degree_weighting, varies
+from pcfi.stages.diffusion.job import Weighting
+from pcfi.stages.hops import Hops
+from pcfi.stages.solvers import FixedSteps, UntilSettled
+
+Array = npt.NDArray[Any]
+
+ROWS_IN_CACHE = 8192
+LARGEST_INTEGER = 2**53
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a run is cut: rows of a range (a task of the passes over rows), rows held at a time, searches at a time.
+
+    `token` names the call that works on the run; a call that resumes has another.
+    """
+
+    range_rows: int
+    chunk_rows: int
+    searches: int
+    token: str
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Which channels diffuse together, and which share with each other.
+
+    Attributes
+    ----------
+    panels : list of ndarray
+        Channels that are kept and filled together.
+    n_through_influence : int
+        How many of the panels, the first ones, have one pattern each and go through its influence matrix.
+    sharers : ndarray of int
+        Channels that share with each other; none if there is no second stage.
+    factored : bool
+        Whether all of them go through one influence matrix, so that both stages are one product.
+    """
+
+    panels: list[Array]
+    n_through_influence: int
+    sharers: Array
+    factored: bool
+
+    @property
+    def places(self) -> list[slice | Array]:
+        """Where the channels of each panel stand in a row."""
+        return [as_slice(panel) for panel in self.panels]
+
+
+class Run:
+    """One run of `pcfi.scale.impute`."""
+
+    def __init__(self, folder: WorkFolder) -> None:
+        job = folder.job()
+        self.folder = folder
+        self.settings = settings_of(job["settings"])
+        self.store: Store = open_store(job["features"]["path"], "features", job["features"]["columns"])
+        self.known: Store | None = None
+        if job["known"] is not None:
+            self.known = open_store(job["known"]["path"], "known", job["known"]["columns"], boolean=True)
+        self.graph: Graph = open_graph(job["graph"]["path"])
+        self.id: str | None = job["features"]["id"]
+        self.results: dict[str, str | None] = job["results"]
+        self.n_nodes, self.n_channels = self.store.shape
+        self.dtype = working_dtype(self.store.dtype)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """How the run is cut."""
+        facts = self.folder.read("plan.json")
+        return Plan(facts["range_rows"], facts["chunk_rows"], facts["searches"], facts["token"])
+
+    def check_owner(self) -> None:
+        """Stop if another call has taken over: what this one writes could undo what that one did."""
+        if self.folder.read("plan.json")["token"] != self.plan.token:
+            raise ClusterError("another call of pcfi.scale.impute has taken over this run")
+
+    @property
+    def n_ranges(self) -> int:
+        """Number of ranges of rows."""
+        return -(-self.n_nodes // self.plan.range_rows)
+
+    def range_of(self, index: int) -> tuple[int, int]:
+        """First and last row of a range."""
+        first = index * self.plan.range_rows
+        return first, min(first + self.plan.range_rows, self.n_nodes)
+
+    def chunks(self, index: int) -> Iterator[tuple[int, Array, Array]]:
+        """Rows of a range, some at a time: number of the first, values, known mask (without rows: NaN decides)."""
+        masks = self._masks(index)
+        for start, raw in self.store.chunks(*self.range_of(index), self.plan.chunk_rows):
+            yield start, self.as_values(start, raw), masks.take(len(raw))
+
+    def _masks(self, index: int) -> "_Masks":
+        if self.known is None:
+            return _Masks(None)
+        return _Masks(rows for _, rows in self.known.chunks(*self.range_of(index), self.plan.chunk_rows))
+
+    def batches(self, index: int) -> Iterator[tuple[int, int, Any]]:
+        """Some rows of a range at a time: number of the first, how many, and the record batch that holds them, if any.
+
+        There is none if features do not come from Parquet.
+        """
+        if not isinstance(self.store, ParquetStore):
+            yield from self.pieces(index)
+            return
+        for start, batch in self.store.batches(*self.range_of(index), self.plan.chunk_rows, None):
+            yield start, batch.num_rows, batch
+
+    def pieces(self, index: int) -> Iterator[tuple[int, int, None]]:
+        """The same without record batches."""
+        first, last = self.range_of(index)
+        for start in range(first, last, self.plan.chunk_rows):
+            yield start, min(self.plan.chunk_rows, last - start), None
+
+    def chunks_with_batches(self, index: int) -> Iterator[tuple[int, Array, Array, Any]]:
+        """Like `chunks`, with the record batch that the rows came in if they come from Parquet, else None."""
+        if not isinstance(self.store, ParquetStore):
+            for start, values, mask in self.chunks(index):
+                yield start, values, mask, None
+            return
+        masks = self._masks(index)
+        for start, _, batch in self.batches(index):
+            values = self.as_values(start, self.store.rows_of(batch))
+            yield start, values, masks.take(len(values)), batch
+
+    def named(self, batch: Any) -> Any:
+        """The ids and channels of a record batch; None if there are no ids."""
+        if batch is None or self.id is None:
+            return None
+        wanted = {self.id, *self.store.names}
+        return batch.select([name for name in batch.schema.names if name in wanted])
+
+    def as_values(self, start: int, raw: Array) -> Array:
+        """Rows in the dtype of the arithmetic."""
+        is_wide = raw.dtype.kind in "iu" and raw.dtype.itemsize == 8
+        if is_wide and max(int(raw.max(initial=0)), -int(raw.min(initial=0))) > LARGEST_INTEGER:
+            raise FeatureError(
+                f"features holds integers beyond 2^53 (after row {start}), which float64 cannot tell apart: subtract "
+                "an offset or rescale them"
+            )
+        return np.ascontiguousarray(raw, dtype=self.dtype)
+
+    # what the stages before left
+
+    @cached_property
+    def channels(self) -> Channels:
+        """Facts about each channel."""
+        names = ("n_known", "low", "high", "mean", "patterns", "representatives")
+        return Channels(*(self.folder.load(f"channels-{name}.npy") for name in names))
+
+    @property
+    def n_patterns(self) -> int:
+        """Number of patterns."""
+        return len(self.channels.representatives)
+
+    @cached_property
+    def outline(self) -> Problem:
+        """The problem as far as its shape and the facts about its channels go: its values are not there."""
+        nothing = np.broadcast_to(self.dtype.type(0), self.store.shape)
+        return self.part(nothing, np.empty((0, 1), dtype=np.bool_), self.channels)
+
+    def part(self, values: Array, mask: Array, channels: Channels) -> Problem:
+        """A problem on this graph."""
+        return Problem(values, mask, self.graph, channels, restore=np.asarray, wrap=np.asarray)
+
+    @cached_property
+    def hops(self) -> Hops:
+        """Hops as far as counts go: the codes of all nodes are not there."""
+        facts = self.folder.read("hops.json")
+        codes = np.broadcast_to(np.zeros(1, dtype=facts["dtype"]), (self.n_nodes, self.n_patterns))
+        return Hops(codes, facts["n_levels"], np.array(facts["n_unreachable"]), self.channels.patterns)
+
+    def codes_of(self, patterns: Array) -> Array:
+        """Hops of all nodes in the given patterns."""
+        codes = np.empty((self.n_nodes, len(patterns)), dtype=self.hops.codes.dtype)
+        groups, columns = np.divmod(patterns, patterns_at_a_time())
+        for group in np.unique(groups).tolist():
+            found = self.folder.map(f"hops-{group}.raw", (self.n_nodes, self._width(group)), self._code_dtypes[group])
+            here, there = as_slice(np.flatnonzero(groups == group)), as_slice(columns[groups == group])
+            for first in range(0, self.n_nodes, ROWS_IN_CACHE):
+                rows = slice(first, first + ROWS_IN_CACHE)
+                codes[rows, here] = _widened(found[rows, there], codes.dtype)
+        return codes
+
+    def codes_at(self, first: int, last: int) -> Array:
+        """Hops of some nodes in all patterns."""
+        parts = []
+        for group, dtype in enumerate(self._code_dtypes):
+            rows = self.folder.read_rows(f"hops-{group}.raw", first, last, self._width(group), dtype)
+            parts.append(_widened(rows, self.hops.codes.dtype))
+        return np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
+
+    @cached_property
+    def _code_dtypes(self) -> list[str]:
+        return list(self.folder.read("hops.json")["dtypes"])
+
+    @cached_property
+    def sums(self) -> tuple[Array, Array]:
+        """Sum over the reachable cells of each channel once it has diffused, in its unit, and their number."""
+        facts = self.channels
+        sums, counts = facts.mean * facts.n_known / facts.magnitude, facts.n_known.copy()
+        for number, entry in self.folder.finished("diffuse").items():
+            panel = self.layout.panels[number]
+            sums[panel], counts[panel] = entry["sums"], entry["counts"]
+        return sums, counts
+
+    def _width(self, group: int) -> int:
+        return min(patterns_at_a_time(), self.n_patterns - group * patterns_at_a_time())
+
+    @cached_property
+    def weighting(self) -> Weighting:
+        """The method's weighting."""
+        if self.settings.method == "fp":
+            return degree_weighting(self.graph, self.hops, self.settings.self_loops)
+        return confidence_weighting(self.graph, self.hops, self.settings.alpha)
+
+    @property
+    def shares(self) -> bool:
+        """Whether there is a second stage."""
+        return shares(self.settings)
+
+    @cached_property
+    def varying(self) -> Array:
+        """Channels that are not the same everywhere once filled."""
+        return np.flatnonzero(varies(self.outline, self.weighting, self.settings.solver))
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Which channels diffuse together, and which share with each other."""
+        facts = self.folder.read("layout.json")
+        panels = [np.array(panel, dtype=np.int64) for panel in facts["panels"]]
+        sharers = np.array(facts["sharers"], dtype=np.int64)
+        return Layout(panels, facts["n_through_influence"], sharers, facts["factored"])
+
+    @cached_property
+    def in_panels(self) -> bool:
+        """Whether the panels hold every cell once they are filled, so that features need not be read again."""
+        return sum(map(len, self.layout.panels)) == self.n_channels and not self.layout.factored
+
+    @property
+    def arithmetic(self) -> np.dtype[Any]:
+        """The dtype that diffusion calculates in."""
+        return np.dtype(arithmetic(self.outline, self.settings.solver))
+
+    def sinks(self) -> dict[str, Sink]:
+        """What is written: values, and confidence and hops if they were asked for."""
+        half = self.store.dtype.kind == "f" and self.store.dtype.itemsize == 2
+        dtypes: dict[str, npt.DTypeLike] = {
+            "values": np.dtype(np.float16) if half else self.dtype,
+            "confidence": self.dtype,
+            "hops": np.int32,
+        }
+        names = self.store.names
+        if not isinstance(self.store, ParquetStore):  # as tables are made of arrays everywhere
+            names = [f"channel_{name}" for name in names]
+        found = {
+            name: open_sink(path, name, self.store.shape, dtypes[name], names)
+            for name, path in self.results.items()
+            if path is not None
+        }
+        if isinstance(found["values"], ParquetSink) and self.folder.has("channels-n_known.npy"):
+            complete = np.flatnonzero(self.channels.n_known == self.n_nodes)
+            found["values"].kept = frozenset(self.store.names[k] for k in complete)
+        return found
+
+
+class _Masks:
+    """Rows of the known mask, dealt out as the rows of the features come."""
+
+    def __init__(self, parts: Any) -> None:
+        self.parts = parts
+        self.waiting: Array | None = None
+
+    def take(self, count: int) -> Array:
+        if self.parts is None:
+            return np.empty((0, 1), dtype=np.bool_)
+        while self.waiting is None or len(self.waiting) < count:
+            more = next(self.parts)
+            self.waiting = more if self.waiting is None else np.concatenate([self.waiting, more])
+        taken, self.waiting = self.waiting[:count], self.waiting[count:]
+        return np.ascontiguousarray(taken)
+
+
+def as_slice(numbers: Array) -> slice | Array:
+    """The same numbers as a slice if they follow each other: numpy copies that several times as fast."""
+    if len(numbers) and np.array_equal(numbers, np.arange(numbers[0], numbers[0] + len(numbers))):
+        return slice(int(numbers[0]), int(numbers[0]) + len(numbers))
+    return numbers
+
+
+def _widened(codes: Array, dtype: np.dtype[Any]) -> Array:
+    """Codes in a wider integer; the largest one, which means unreachable, stays the largest."""
+    if codes.dtype == dtype:
+        return codes
+    wide = codes.astype(dtype)
+    wide[codes == np.iinfo(codes.dtype).max] = np.iinfo(dtype).max
+    return wide
+
+
+def patterns_at_a_time() -> int:
+    """Patterns that are searched at once, whose hops are kept together."""
+    from pcfi._kernels.hop_search import PATTERNS_AT_A_TIME
+
+    return PATTERNS_AT_A_TIME
+
+
+def shares(settings: Settings) -> bool:
+    """Whether channels share with each other."""
+    return bool(settings.method == "pcfi" and settings.beta > 0 and settings.alpha < 1)
+
+
+def facts_of(settings: Settings) -> dict[str, Any]:
+    """Settings as JSON holds them."""
+    facts = {**asdict(settings), "solver": {"kind": type(settings.solver).__name__, **asdict(settings.solver)}}
+    return {name: value for name, value in facts.items() if name != "progress"}
+
+
+def settings_of(facts: dict[str, Any]) -> Settings:
+    """The inverse of `facts_of`."""
+    solver = dict(facts["solver"])
+    kind = {"FixedSteps": FixedSteps, "UntilSettled": UntilSettled}[solver.pop("kind")]
+    return Settings(**{**facts, "solver": kind(**solver), "progress": False})

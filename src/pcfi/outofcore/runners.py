@@ -1,0 +1,216 @@
+"""Who does the tasks of a run: this process, or the workers of a Dask cluster."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi.errors import ClusterError
+from pcfi.optional import load
+from pcfi.outofcore.folder import WorkFolder
+from pcfi.outofcore.run import Run
+from pcfi.outofcore.tasks import TASKS
+from pcfi.progress import progress_bar
+
+Array = npt.NDArray[Any]
+Node = TypeVar("Node")
+
+PATIENCE = "20s"  # for a scheduler to answer, and for a first worker
+
+
+class Runner(Protocol):
+    """Does tasks that are not in the journal yet, and puts them there."""
+
+    def run(self, stage: str, count: int, at_once: int = 1) -> None:
+        """Do the tasks 0 to `count` of a stage; `at_once` is how many the memory of one process allows."""
+
+    def total(self, stage: str, count: int) -> Array:
+        """The sum of what the tasks of a stage return, added up in a tree; they are not put into the journal."""
+
+
+def tree(first: int, last: int, leaf: Callable[[int], Node], join: Callable[[Node, Node], Node]) -> Node:
+    """Join leaves `first` to `last` in pairs: the order does not depend on who is ready when."""
+    if last - first == 1:
+        return leaf(first)
+    middle = (first + last + 1) // 2
+    return join(tree(first, middle, leaf, join), tree(middle, last, leaf, join))
+
+
+def add(left: Array, right: Array) -> Array:
+    """The sum of two arrays."""
+    return left + right
+
+
+def do_and_record(run: Run, stage: str, index: int) -> None:
+    """Do a task and put it into the journal, with the time it took."""
+    begin = time.perf_counter()
+    entry = TASKS[stage](run, index)
+    run.folder.record(stage, index, {**entry, "seconds": time.perf_counter() - begin})
+
+
+class LocalRunner:
+    """The process that asks."""
+
+    def __init__(self, run: Run, *, progress: bool) -> None:
+        self._run = run
+        self._progress = progress
+
+    def run(self, stage: str, count: int, at_once: int = 1) -> None:
+        """Do the tasks in their order."""
+        finished = self._run.folder.finished(stage)
+        waiting = [index for index in range(count) if index not in finished]
+        with progress_bar(stage, count, show=self._progress) as advance:
+            advance(count - len(waiting))
+
+            def do(index: int) -> None:
+                do_and_record(self._run, stage, index)
+                advance(1)
+
+            if at_once == 1 or len(waiting) < 2:
+                for index in waiting:
+                    do(index)
+                return
+            with ThreadPoolExecutor(at_once) as pool:
+                list(pool.map(do, waiting))
+
+    def total(self, stage: str, count: int) -> Array:
+        """Add up as tasks go; a few sums are held at a time."""
+        with progress_bar(stage, count, show=self._progress) as advance:
+
+            def leaf(index: int) -> Array:
+                part: Array = TASKS[stage](self._run, index)
+                advance(1)
+                return part
+
+            return tree(0, count, leaf, add)
+
+
+_ONE_AT_A_TIME = threading.Lock()
+
+
+@lru_cache(maxsize=1)
+def _run_of(path: str, _token: str) -> Run:
+    """The run as this worker sees it; the graph is mapped once."""
+    return Run(WorkFolder(path))
+
+
+def do_task(path: str, token: str, stage: str, index: int, *, record: bool) -> Any:
+    """Do a task on a worker. A task uses all threads of its worker, so they take turns."""
+    import numba
+    from distributed import get_worker
+
+    with _ONE_AT_A_TIME:
+        numba.set_num_threads(max(1, min(get_worker().state.nthreads, numba.config.NUMBA_NUM_THREADS)))
+        run = _run_of(path, token)
+        return do_and_record(run, stage, index) if record else TASKS[stage](run, index)
+
+
+class DaskRunner:
+    """The workers of a cluster; they and this process see the work folder under the same path."""
+
+    def __init__(self, run: Run, client: Any, *, progress: bool) -> None:
+        self._run = run
+        self._client = client
+        self._token = run.plan.token
+        self._progress = progress
+
+    def _submit(self, stage: str, index: int, *, record: bool) -> Any:
+        path = str(self._run.folder.path)
+        return self._client.submit(
+            do_task,
+            path,
+            self._token,
+            stage,
+            index,
+            record=record,
+            key=f"pcfi-{stage}-{self._token}-{index}",
+            pure=False,
+            retries=0,
+        )
+
+    def run(self, stage: str, count: int, at_once: int = 1) -> None:  # noqa: ARG002  a worker does one at a time
+        """Hand out the tasks and wait; if one fails the others are called back."""
+        from distributed import as_completed
+
+        finished = self._run.folder.finished(stage)
+        futures = [self._submit(stage, index, record=True) for index in range(count) if index not in finished]
+        with progress_bar(stage, count, show=self._progress) as advance, self._clear_errors(futures):
+            advance(count - len(futures))
+            for future in as_completed(futures, loop=self._client.loop):
+                future.result()
+                advance(1)
+
+    def total(self, stage: str, count: int) -> Array:
+        """Workers add up each other's sums, in pairs; one sum arrives here."""
+        futures: list[Any] = []
+
+        def keep(future: Any) -> Any:
+            futures.append(future)
+            return future
+
+        with self._clear_errors(futures):
+            result = tree(
+                0,
+                count,
+                lambda index: keep(self._submit(stage, index, record=False)),
+                lambda left, right: keep(self._client.submit(add, left, right, pure=False)),
+            )
+            return np.asarray(result.result())
+
+    @contextmanager
+    def _clear_errors(self, futures: list[Any]) -> Iterator[None]:
+        """Call tasks back if one of them fails, and say what happened to workers and scheduler in plain words."""
+        distributed = load("distributed", "a cluster", "scale")
+        kept = f"Finished tasks are kept in {str(self._run.folder.path)!r}: the same call goes on from there"
+        try:
+            yield
+        except BaseException as error:
+            connected = self._client.status == "running"
+            if connected:
+                self._client.cancel(futures)
+            if isinstance(error, distributed.KilledWorker):
+                raise ClusterError(
+                    f"workers died again and again while they did the same task ({error.task}), most likely because it "
+                    "took more memory than they have: see pcfi.scale.estimate, and give workers more memory or run "
+                    f"fewer on a machine. {kept}"
+                ) from error
+            if not connected and isinstance(error, OSError | distributed.CancelledError):
+                raise ClusterError(f"the connection to the scheduler is lost. {kept}") from error
+            raise
+
+
+@contextmanager
+def connected(client: Any) -> Iterator[Any]:
+    """The client, one of the scheduler at this address that is closed in the end, or None."""
+    found = None if client is None else connect(client)
+    try:
+        yield found
+    finally:
+        if isinstance(client, str) and found is not None:
+            found.close()
+
+
+def connect(client: Any) -> Any:
+    """The client itself, or one of the scheduler at this address."""
+    distributed = load("distributed", "a cluster", "scale")
+    asked = client
+    if isinstance(client, str):
+        try:
+            client = distributed.Client(client, timeout=PATIENCE, set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise ClusterError(f"the scheduler at {client!r} cannot be reached ({error}): is it running?") from None
+    if not isinstance(client, distributed.Client):
+        raise ClusterError(f"client must be a dask.distributed.Client or the address of a scheduler, got {client!r}")
+    try:
+        client.wait_for_workers(1, timeout=PATIENCE)
+    except TimeoutError:
+        if asked is not client:
+            client.close()
+        raise ClusterError(f"no worker came to the cluster within {PATIENCE}: start some") from None
+    return client

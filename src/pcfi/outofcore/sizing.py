@@ -1,0 +1,161 @@
+"""What a job will take, before it is started: memory, disk and rough time, from its numbers alone.
+
+Memory and disk follow from what the stages allocate. Time is a sum over stages, with factors that
+`benchmarks/scale_cost.py` fitted to measurements on the machine named in `cost.json`; expect a factor of two either way
+on another one.
+"""
+
+import json
+from dataclasses import dataclass, replace
+from importlib import resources
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi.errors import ParameterError
+from pcfi.inputs.problem import working_dtype
+from pcfi.memory import size_in_words
+from pcfi.outofcore.plan import (
+    CHUNK_BYTES,
+    PROCESS_BYTES,
+    Size,
+    diffuse_bytes,
+    first_size,
+    hops_bytes,
+    row_bytes,
+    sharing_bytes,
+)
+from pcfi.outofcore.run import patterns_at_a_time
+from pcfi.settings import Settings
+from pcfi.stages.solvers import FixedSteps, Solver, UntilSettled
+
+USUAL_STEPS = 15  # to a steady state at alpha = 0.5
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a job will take.
+
+    Attributes
+    ----------
+    memory : int
+        Bytes of private memory of each process: what `memory=` must grant at least.
+    graph : int
+        Bytes of the graph folder. It is mapped; a machine should have this much memory besides, shared by its workers.
+    work : int
+        Bytes of the work folder.
+    result : int
+        Bytes of the filled features.
+    build_seconds, seconds : float
+        Rough time to build the graph folder, and to impute, with two threads.
+    """
+
+    memory: int
+    graph: int
+    work: int
+    result: int
+    build_seconds: float
+    seconds: float
+
+    def __str__(self) -> str:
+        disk = self.graph + self.work + self.result
+        return (
+            f"{size_in_words(self.memory)} of memory per process, {size_in_words(self.graph)} more for the mapped "
+            f"graph, {size_in_words(disk)} of disk, about {in_words(self.build_seconds)} to build the graph and "
+            f"{in_words(self.seconds)} to impute"
+        )
+
+
+def estimate(
+    n_nodes: int,
+    n_edges: int,
+    n_channels: int,
+    *,
+    n_patterns: int | None = None,
+    dtype: npt.DTypeLike = np.float32,
+    weighted: bool = False,
+    directed: bool = False,
+    beta: float = 0.1,
+    solver: Solver = UntilSettled(),  # noqa: B008  a frozen value
+    steps: int | None = None,
+    threads: int = 2,
+) -> Estimate:
+    """What `pcfi.scale.impute` will take for a job of this size.
+
+    Parameters
+    ----------
+    n_nodes, n_edges, n_channels : int
+        An undirected edge counts once.
+    n_patterns : int, default=None
+        Number of different sets of known nodes. None: every channel has its own.
+    dtype : dtype, default=np.float32
+        Of the features.
+    weighted, directed : bool, default=False
+        Of the graph.
+    beta : float, default=0.1
+        0 means that channels do not share.
+    solver : FixedSteps or UntilSettled, default=UntilSettled()
+        How long to diffuse.
+    steps : int, default=None
+        Steps to the steady state. None: the usual 15 or so at alpha = 0.5; 0.9 takes about three times as many.
+    threads : int, default=2
+        Threads of a process; they matter to memory on small graphs and on directed ones.
+
+    Returns
+    -------
+    Estimate
+
+    Examples
+    --------
+    >>> estimate(169_343, 1_166_243, 128).memory < 600_000_000
+    True
+    """
+    if min(n_nodes, n_edges + 1, n_channels) < 1:
+        raise ParameterError("n_nodes and n_channels must be at least 1, and n_edges at least 0")
+    settings = Settings(alpha=0.5, beta=beta, solver=solver, directed=directed)
+    n_entries = n_edges * (1 if directed else 2)
+    size = first_size((n_nodes, n_channels), working_dtype(np.dtype(dtype)), settings, n_entries, directed, threads)
+    if n_patterns is not None:
+        size = replace(size, n_patterns=n_patterns)
+    sharing = sharing_bytes(size) + min(CHUNK_BYTES, n_nodes * row_bytes(size))
+    taken = solver.steps if isinstance(solver, FixedSteps) else USUAL_STEPS if steps is None else steps
+    cost = costs()
+    return Estimate(
+        memory=PROCESS_BYTES + max(diffuse_bytes(size, settings), hops_bytes(size), sharing),
+        graph=(n_nodes + 1) * 8 + n_entries * (16 if weighted else 4) + (n_nodes * 8 if weighted else 0),
+        work=n_nodes * (n_channels * size.itemsize + size.n_patterns + n_channels // 8),
+        result=n_nodes * n_channels * size.itemsize,
+        build_seconds=n_edges * cost["build"],
+        seconds=_seconds(size, taken, cost),
+    )
+
+
+def costs() -> dict[str, float]:
+    """Seconds per unit of work, as they were fitted."""
+    found: dict[str, Any] = json.loads(resources.files("pcfi.outofcore").joinpath("cost.json").read_text())
+    return {name: float(value) for name, value in found["seconds per"].items()}
+
+
+def _seconds(size: Size, steps: int, cost: dict[str, float]) -> float:
+    from pcfi._kernels.vectors import ROW_BYTES
+
+    panels = -(-size.n_channels * size.width // ROW_BYTES)
+    searches = -(-size.n_patterns // patterns_at_a_time())
+    cells = size.n_nodes * size.n_channels
+    sharing = cost["sharing, cell and channel"] * cells * size.n_sharers
+    return (
+        panels * steps * (cost["step, entry"] * size.n_entries + cost["step, node"] * size.n_nodes)
+        + panels * (cost["panel, entry"] * size.n_entries + cost["panel, node"] * size.n_nodes)
+        + searches * (cost["search, entry"] * size.n_entries + cost["search, node"] * size.n_nodes)
+        + cost["rows, cell"] * cells
+        + sharing
+    )
+
+
+def in_words(seconds: float) -> str:
+    """A time as people say it, roughly."""
+    for unit, name in ((86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * unit:
+            return f"{seconds / unit:.0f} {name}"
+    return f"{seconds:.0f} seconds" if seconds >= 2 else "a second or two"

@@ -1,0 +1,129 @@
+"""The parameters of `impute`, checked once: what each may be is declared as data, one routine words every error."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from pcfi.errors import ParameterError
+from pcfi.stages.solvers import FixedSteps, Solver, UntilSettled
+
+METHODS = ("pcfi", "fp", "neighbors", "mean", "zero")
+OBJECTIVES = ("values", "representation")
+UNREACHABLE_POLICIES = ("mean", "zero", "nan", "error")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a parameter may be: in words, as a test, and how it is stored."""
+
+    allowed: str
+    accepts: Callable[[Any], bool]
+    store: Callable[[Any], Any] = lambda value: value
+
+
+def _number(test: Callable[[float], bool]) -> Callable[[Any], bool]:
+    """A test that holds for real numbers that pass `test` also as a float."""
+
+    def accepts(value: object) -> bool:
+        if not isinstance(value, Real) or isinstance(value, bool | np.bool_):
+            return False
+        try:
+            return test(float(value))
+        except OverflowError:
+            return False
+
+    return accepts
+
+
+def _one_of(*choices: str) -> Rule:
+    names = ", ".join(map(repr, choices))
+    return Rule(f"one of {names}", lambda value: isinstance(value, str) and value in choices)
+
+
+def _auto_or(rule: Rule) -> Rule:
+    """What `rule` allows, or "auto"."""
+
+    def is_auto(value: object) -> bool:
+        return isinstance(value, str) and value == "auto"
+
+    return Rule(
+        f"{rule.allowed}, or 'auto'",
+        lambda value: is_auto(value) or rule.accepts(value),
+        lambda value: value if is_auto(value) else rule.store(value),
+    )
+
+
+def _none_or(rule: Rule) -> Rule:
+    """What `rule` allows, or None."""
+    return Rule(
+        f"{rule.allowed}, or None",
+        lambda value: value is None or rule.accepts(value),
+        lambda value: None if value is None else rule.store(value),
+    )
+
+
+def _is_seed(value: object) -> bool:
+    whole = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0
+    return whole or isinstance(value, np.random.Generator)
+
+
+_FLAG = Rule("True or False", lambda value: isinstance(value, bool | np.bool_), bool)
+
+RULES = {
+    "method": _one_of(*METHODS, "auto"),
+    "alpha": _auto_or(Rule("a number greater than 0 and at most 1", _number(lambda alpha: 0 < alpha <= 1), float)),
+    "beta": _auto_or(Rule("a finite number of at least 0", _number(lambda beta: 0 <= beta < math.inf), float)),
+    "objective": _none_or(_one_of(*OBJECTIVES)),
+    "center": _none_or(_auto_or(_FLAG)),
+    "random_state": _none_or(Rule("a whole number of at least 0, a numpy Generator", _is_seed)),
+    "solver": Rule(
+        "pcfi.FixedSteps(...) or pcfi.UntilSettled(...)", lambda value: isinstance(value, FixedSteps | UntilSettled)
+    ),
+    "standardize": _none_or(_FLAG),
+    "unreachable": _one_of(*UNREACHABLE_POLICIES),
+    "directed": _FLAG,
+    "self_loops": _FLAG,
+    "progress": _FLAG,
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The parameters of one call, by default those of `impute`; making one checks them.
+
+    What is "auto" or None is decided before the stages run.
+    """
+
+    method: str = "pcfi"
+    alpha: Any = "auto"
+    beta: Any = "auto"
+    solver: Solver = UntilSettled()  # noqa: RUF009  a frozen value
+    standardize: bool | None = None
+    unreachable: str = "mean"
+    directed: bool = False
+    self_loops: bool = True
+    progress: bool = False
+    objective: str | None = None
+    center: Any = None
+    random_state: Any = None
+
+    @property
+    def tunes(self) -> bool:
+        """Whether alpha or beta are left to the library."""
+        return "auto" in (self.alpha, self.beta)
+
+    @property
+    def aim(self) -> str:
+        """The objective: as given, else values as soon as something is left to the library, else the paper's output."""
+        return self.objective or ("values" if self.tunes or self.method == "auto" else "representation")
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value, rule = getattr(self, field.name), RULES[field.name]
+            if not rule.accepts(value):
+                raise ParameterError(f"{field.name} must be {rule.allowed}, got {value!r}")
+            object.__setattr__(self, field.name, rule.store(value))

@@ -1,0 +1,129 @@
+"""Features that grow with the degree of their node: diffused as if they did not, and scaled up again.
+
+A popular product has more reviews, and more words in them. With d the degree, x_i / sqrt(d_i) is then more alike
+between neighbours than x_i, and is what Feature Propagation averages: its symmetric weights, x_i = sum over j of
+x_j / sqrt(d_i d_j), say the same as x_i / sqrt(d_i) = mean over j of x_j / sqrt(d_j).
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi.inputs import tensors
+from pcfi.inputs.graphs import Graph
+from pcfi.inputs.problem import Problem, known_mask, survey
+
+Array = npt.NDArray[Any]
+
+POWER = 0.5  # of the degree
+SLOPE = 0.1  # power of the degree with which known values grow, from which on it is worth a try
+EXPLAINED = 0.005  # part of the variance of known values that this growth accounts for, likewise
+ROWS_AT_A_TIME = 2048
+
+
+@dataclass(frozen=True, eq=False)
+class DegreeScale:
+    """What the cells of a node are divided by, and the channels that are: all but those with one known value only.
+
+    Attributes
+    ----------
+    by_node : ndarray
+        A power of the degree, relative to its geometric mean over the nodes.
+    channels : ndarray of bool
+    usual : float
+        That geometric mean.
+    """
+
+    by_node: Array
+    channels: Array
+    usual: float
+
+    @classmethod
+    def of(cls, problem: Problem, power: float = POWER) -> "DegreeScale":
+        """By the degrees of the graph."""
+        relative, usual = _log_degree(problem.graph)
+        return cls(np.exp(power * relative), ~problem.channels.constant, float(np.exp(power * usual)))
+
+    def divide(self, problem: Problem) -> Problem:
+        """The problem with its features divided."""
+        values = problem.values.copy() if isinstance(problem.values, np.ndarray) else problem.values.clone()
+        with np.errstate(over="ignore"):  # of what stands in missing cells
+            for start in range(0, len(values), ROWS_AT_A_TIME):
+                rows = slice(start, start + ROWS_AT_A_TIME)
+                values[rows] /= self.factors(values, self.by_node[rows])
+        return replace(problem, values=values, channels=survey(values, problem.mask, problem.named))
+
+    def multiply(self, problem: Problem, out: Array) -> None:
+        """Scale the missing cells of `out` up again; known cells get the values that they have in the problem."""
+        for start in range(0, len(out), ROWS_AT_A_TIME):
+            rows = slice(start, start + ROWS_AT_A_TIME)
+            values, filled = problem.values[rows], out[rows] * self.factors(out, self.by_node[rows])
+            known = problem.mask[rows] if len(problem.mask) else values == values  # not NaN
+            filled[known] = values[known]
+            out[rows] = filled
+
+    def at(self, nodes: Array, channels: Array) -> Array:
+        """The factor of each cell."""
+        return np.where(self.channels[channels], self.by_node[nodes], 1.0)
+
+    def of_new(self, degree: Array) -> Array:
+        """What the cells of nodes that come later are divided by, given their degrees."""
+        return np.where(degree > 0, np.maximum(degree, np.finfo(np.float64).tiny) ** POWER / self.usual, 1.0)
+
+    def factors(self, like: Any, by_node: Array) -> Any:
+        """What each cell of nodes is divided by, as an array or tensor like another."""
+        factors = np.where(self.channels, by_node[:, None], 1.0)
+        if not isinstance(like, np.ndarray):
+            return tensors.beside(like, factors).to(like.dtype)
+        return factors.astype(like.dtype)
+
+
+def grows_with_degree(problem: Problem, squares: Array, units: Array) -> bool:
+    """Whether the known values of the channels grow with the degree, by enough to look closer."""
+    if not _room_to_scale(problem):
+        return False
+    power, explained = growth(problem, squares, units)
+    return power >= SLOPE and explained >= EXPLAINED
+
+
+def growth(problem: Problem, squares: Array, units: Array) -> tuple[float, float]:
+    """The power of the degree with which known values grow, and the part of their variance that this accounts for.
+
+    A line in the logarithm t of the degree, mu (1 + c t), is fitted to the known values of all channels together, in
+    `units`. `squares` is the sum of squares of each channel in units of its magnitude.
+    """
+    channels = problem.channels
+    (log_degree, _), known = _log_degree(problem.graph), known_mask(problem)
+    sums = np.zeros((3, len(channels.n_known)))
+    for start in range(0, len(known), ROWS_AT_A_TIME):
+        rows = slice(start, start + ROWS_AT_A_TIME)
+        t, there = log_degree[rows], known[rows]
+        sums += t @ there, t**2 @ there, t @ (np.where(there, problem.values[rows], 0.0) / units)
+    mean, n_known = channels.mean.astype(np.float64), np.maximum(channels.n_known, 1)
+    judged = ~channels.constant
+    relative = mean / units
+    slope = (relative * (sums[2] - sums[0] * relative))[judged].sum()
+    curve = (relative**2 * (sums[1] - sums[0] ** 2 / n_known))[judged].sum()
+    spread = (squares * (channels.magnitude / units) ** 2 - n_known * relative**2)[judged].sum()
+    if curve <= 0 or spread <= 0:
+        return 0.0, 0.0
+    return float(slope / curve), float(slope**2 / (curve * spread))
+
+
+def _log_degree(graph: Graph) -> tuple[Array, float]:
+    """Logarithm of the degree less its mean, and that mean; nodes without neighbours count as average ones."""
+    degree = graph.degree
+    linked = (degree > 0) & np.isfinite(degree)
+    if not linked.any():
+        return np.zeros(len(degree)), 0.0
+    logarithm = np.log(degree, out=np.zeros(len(degree)), where=linked)
+    mean = float(logarithm[linked].mean())
+    return np.where(linked, logarithm - mean, 0.0), mean
+
+
+def _room_to_scale(problem: Problem) -> bool:
+    """Whether the values can be divided and multiplied without leaving the finite numbers."""
+    most = float(np.exp(POWER * np.abs(_log_degree(problem.graph)[0]).max(initial=0.0)))
+    return float(problem.channels.magnitude.max(initial=0.0)) < float(np.finfo(problem.dtype).max) / (4 * most)
