@@ -121,9 +121,8 @@ def problem(n_nodes: int, n_edges: int, n_channels: int) -> tuple[Path, Path]:
 
 def warm_up() -> None:
     """Load (or compile) the kernels that large graphs use."""
-    from pcfi.scale import build_graph, impute
-
     import pcfi
+    from pcfi.scale import build_graph, impute
 
     ring = np.stack([np.arange(70_000), (np.arange(70_000) + 1) % 70_000])
     values = np.where(np.random.default_rng(0).random((70_000, 2)) < 0.5, 1.5, np.nan).astype(np.float32)
@@ -140,9 +139,8 @@ BUDGET_PROBLEM = (2_000_000, 30_000_000, 64)
 
 
 def measure_in_memory() -> dict:
-    from pcfi.scale import open_graph
-
     import pcfi
+    from pcfi.scale import open_graph
 
     features, graph = problem(*BUDGET_PROBLEM)
     warm_up()
@@ -206,6 +204,7 @@ def timed_cluster(n_workers: int) -> dict:
     import warnings
 
     from distributed import Client, LocalCluster
+
     from pcfi.scale import impute
 
     warnings.simplefilter("ignore")

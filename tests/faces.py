@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from pcfi.pyg import ImputeFeatures
 from torch_geometric.data import Data
 
 import pcfi
 from pcfi.inputs import tensors
+from pcfi.pyg import ImputeFeatures
 
 PAPER = {"alpha": 0.5, "beta": 0.1}  # the laws are about the paper's method unless they say otherwise
 DEVICE = torch.device(os.environ.get("PCFI_TEST_DEVICE", "cpu"))

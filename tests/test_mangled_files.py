@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pcfi.scale import build_graph
 from pyarrow import csv, feather, parquet
 from scipy import sparse
 from scipy.io import mmwrite
@@ -19,6 +18,7 @@ from pcfi.errors import FileError
 from pcfi.files import edges as edge_files
 from pcfi.files.nodes import Nodes, Wanted, read_nodes
 from pcfi.inputs.ids import Ids, is_frame, open_frame, read_edges
+from pcfi.scale import build_graph
 
 
 def whole_files():

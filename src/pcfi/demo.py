@@ -5,12 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 import pcfi
+from pcfi._typing import Array
 from pcfi.optional import load
-
-Array = npt.NDArray[Any]
 
 METHODS = ("zero", "mean", "neighbors", "fp", "pcfi")
 NEIGHBOURS = 10

@@ -4,7 +4,6 @@ import warnings
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pcfi.backends import backend_for
 from pcfi.errors import ParameterError, PcfiWarning, ScaleWarning, TuningWarning, counted
@@ -19,8 +18,6 @@ from pcfi.settings import Settings
 from pcfi.stages.diffusion import Outcome
 from pcfi.stages.hops import Hops
 from pcfi.stages.solvers import FixedSteps, Solver, UntilSettled
-
-Array = npt.NDArray[Any]
 
 DIFFERENT = 100  # times that the largest channel's values are the smallest's, for their scales to count as different
 ENOUGH = 10  # known values that tell the scale of a channel

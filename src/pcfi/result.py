@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import ParameterError, counted
 from pcfi.estimation.calibration import Calibration
 from pcfi.estimation.result import Tuning
 from pcfi.inputs import tensors
 from pcfi.stages.hops import Hops
-
-Array = npt.NDArray[Any]
 
 
 def _as_it_is(cells: Array) -> Array:

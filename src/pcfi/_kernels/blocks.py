@@ -7,8 +7,7 @@ from numba.extending import overload
 
 from pcfi._kernels.compiling import compiled
 from pcfi._kernels.vectors import ROW_BYTES, load, prefetch, splat, store, where_positive
-
-Array = np.ndarray[Any, Any]
+from pcfi._typing import Array
 
 
 class Links(NamedTuple):

@@ -1,12 +1,11 @@
 """Row-block kernels of the second stage: deviations from the channel means, and the correction of missing cells."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from pcfi._kernels.compiling import compiled
-
-Array = np.ndarray[Any, Any]
+from pcfi._typing import Array
 
 
 class Sharers(NamedTuple):

@@ -4,13 +4,12 @@ A cell is known if the mask says so; a mask without rows means that every cell b
 branches, so that they run on vectors.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from pcfi._kernels.compiling import compiled
-
-Array = np.ndarray[Any, Any]
+from pcfi._typing import Array
 
 
 class Facts(NamedTuple):

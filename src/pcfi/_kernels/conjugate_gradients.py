@@ -16,8 +16,7 @@ from pcfi._kernels.blocks import aligned_block, neighbour_sum
 from pcfi._kernels.compiling import compiled
 from pcfi._kernels.thread_team import meet, part_by_edges, part_of
 from pcfi._kernels.vectors import larger, load, magnitude, splat, store, where_positive
-
-Array = np.ndarray[Any, Any]
+from pcfi._typing import Array
 
 STEPS = 2  # products with A in one iteration
 PIECE = 256  # rows summed in the block's precision; the sums of pieces are added in float64

@@ -1,12 +1,11 @@
 """Breadth-first search from all sources of up to 64 patterns at once, one bit per pattern."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from pcfi._kernels.compiling import compiled
-
-Array = np.ndarray[Any, Any]
+from pcfi._typing import Array
 
 PATTERNS_AT_A_TIME = 64
 

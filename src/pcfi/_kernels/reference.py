@@ -5,12 +5,10 @@ Tests demand that the kernels agree with them; they are also the shortest explan
 """
 
 from collections import deque
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from pcfi._typing import Array
 
 UNREACHED = -1
 

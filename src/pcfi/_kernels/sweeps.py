@@ -6,14 +6,13 @@ order of their hops and replaces each by the weighted mean of its neighbours. Pl
 for deep graphs, too.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from pcfi._kernels.compiling import compiled, inlined
 from pcfi._kernels.vectors import larger, load, magnitude, splat, store
-
-Array = np.ndarray[Any, Any]
+from pcfi._typing import Array
 
 
 class Plan(NamedTuple):

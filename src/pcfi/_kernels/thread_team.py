@@ -15,8 +15,8 @@ from numba.extending import intrinsic
 
 from pcfi._kernels.compiling import compiled
 from pcfi._kernels.threads import Stop, run, run_rows, thread_count
+from pcfi._typing import Array
 
-Array = np.ndarray[Any, Any]
 Result = TypeVar("Result")
 
 ROW_COST = 4  # what a row costs besides its edges, in edges

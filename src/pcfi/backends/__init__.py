@@ -5,18 +5,16 @@ rest is `imputation`'s. Facts about channels are in numpy for both; what has the
 where the features do.
 """
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.inputs.problem import Problem
 from pcfi.settings import Settings
 from pcfi.stages.diffusion import Factors, Outcome
 from pcfi.stages.diffusion.job import Weighting
 from pcfi.stages.hops import Hops
-
-Array = npt.NDArray[Any]
 
 
 class Backend(Protocol):

@@ -1,10 +1,8 @@
 """Arrays on the CPU: the stages by compiled kernels."""
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.inputs.problem import SMALL, Problem
 from pcfi.settings import Settings
 from pcfi.stages.channel_propagation import Sharing, share, share_factored
@@ -12,8 +10,6 @@ from pcfi.stages.diffusion import Factors, Outcome, diffuse
 from pcfi.stages.diffusion.job import Weighting
 from pcfi.stages.hops import Hops, count_hops
 from pcfi.stages.neighbor_mean import fill_from_neighbors
-
-Array = npt.NDArray[Any]
 
 CELLS_AT_A_TIME = 1 << 16
 

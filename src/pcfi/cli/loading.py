@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.cli.session import Session
 from pcfi.errors import FeatureError, ParameterError, counted
 from pcfi.files import edges as edge_files
@@ -13,8 +13,6 @@ from pcfi.files import nodes as node_files
 from pcfi.inputs.graphs import Graph, read_graph
 from pcfi.inputs.ids import UNKNOWN_IDS, is_frame, read_edges
 from pcfi.inputs.tables import Table, read_table
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import ParameterError
 from pcfi.estimation.metrics import read_metric
 from pcfi.estimation.resolution import Resolved, resolve
@@ -16,8 +16,6 @@ from pcfi.settings import OBJECTIVES, Settings
 from pcfi.stages.solvers import Solver, UntilSettled
 
 __all__ = ["Resolved", "Tried", "Tuning", "resolve", "tune"]
-
-Array = npt.NDArray[Any]
 
 
 def tune(

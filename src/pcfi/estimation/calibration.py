@@ -19,12 +19,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.estimation.closed_form import LEVELS
 from pcfi.inputs.problem import Channels
-
-Array = npt.NDArray[Any]
 
 PRIOR_CELLS = 10.0  # that say "as everywhere" about the error of a channel, and of a number of hops
 CELLS_IN_GROUP = 500  # for a number of hops to have quantiles of its own

@@ -12,12 +12,10 @@ regression; the best beta and the best trust of a column are ratios, too.
 """
 
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from pcfi._typing import Array
 
 LEVELS = 64  # hops from here on count alike
 PRIOR_UNITS = 2.0  # hidden units whose weight pulls a hop's reliability towards that of all, and all and beta towards 0

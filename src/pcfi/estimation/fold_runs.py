@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.backends.cpu import CpuBackend
 from pcfi.estimation.calibration import is_steady
 from pcfi.estimation.closed_form import LEVELS, Moments, Places, moments_of
@@ -19,8 +19,6 @@ from pcfi.stages.degree_scaling import DegreeScale
 from pcfi.stages.diffusion import Factors, confidence_weighting, diffuse, varies
 from pcfi.stages.hops import Hops, count_hops
 from pcfi.stages.solvers import FixedSteps, Solver, UntilSettled
-
-Array = npt.NDArray[Any]
 
 LOOSE = 1e-2  # settled enough to compare parameters, in units of a channel's range
 FEW_KNOWN = 30  # cells of a channel

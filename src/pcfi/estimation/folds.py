@@ -6,14 +6,11 @@ equal, as many of them are hidden whole.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.inputs.problem import Problem, known_mask, survey
-
-Array = npt.NDArray[Any]
 
 PARTS = 5  # the known cells are split into this many parts, each of which can be hidden
 FEW_UNITS = 40  # up to so many units every part counts

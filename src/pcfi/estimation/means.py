@@ -7,14 +7,11 @@ channel scales its mean and changes no other. A channel whose known values are a
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.inputs.problem import Channels, Problem, known_mask
-
-Array = npt.NDArray[Any]
 
 PRIORS = np.concatenate([[0.0], np.geomspace(0.01, 1000.0, 51)])
 ROWS_AT_A_TIME = 2048

@@ -2,14 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import ParameterError
-
-Array = npt.NDArray[Any]
 
 METRICS = ("rmse", "mae", "cosine")
 

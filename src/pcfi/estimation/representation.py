@@ -1,17 +1,12 @@
 """Alpha, beta and centring for a representation: what a graph neural network learns from, not what a person reads."""
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from pcfi.estimation.closed_form import LEVELS
 from pcfi.estimation.means import Means
 from pcfi.estimation.result import Tuning
 from pcfi.inputs.problem import Problem, known_mask
 from pcfi.settings import Settings
-
-Array = npt.NDArray[Any]
 
 ALPHA_SPARSE = 0.9
 ALPHA_DENSE = 0.2

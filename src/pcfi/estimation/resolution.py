@@ -1,11 +1,10 @@
 """Settings with "auto" in them -> settings with numbers, and the tuning that they come from."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.backends import backend_for
 from pcfi.estimation.fold_runs import Bench, Whole
 from pcfi.estimation.metrics import Metric, read_metric
@@ -16,8 +15,6 @@ from pcfi.inputs import tensors
 from pcfi.inputs.problem import Problem
 from pcfi.pipeline.methods import FILLS
 from pcfi.settings import Settings
-
-Array = npt.NDArray[Any]
 
 RIVALS = ("fp", "neighbors", "mean")  # of "pcfi", for method="auto"
 

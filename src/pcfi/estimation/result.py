@@ -4,15 +4,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import counted
 from pcfi.estimation.calibration import Calibration
 from pcfi.estimation.closed_form import LEVELS
 from pcfi.estimation.means import Means
 from pcfi.stages.degree_scaling import DegreeScale
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)

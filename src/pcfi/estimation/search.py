@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.estimation.calibration import Calibration, Errors, calibrate
 from pcfi.estimation.closed_form import ALIKE, LEVELS, PRIOR_UNITS, Fit, Moments, fit
 from pcfi.estimation.fold_runs import Bench, Trial, Whole, prepare_bench, try_alpha
@@ -18,8 +17,6 @@ from pcfi.inputs.problem import Problem
 from pcfi.progress import progress_bar
 from pcfi.settings import Settings
 from pcfi.stages.degree_scaling import DegreeScale, grows_with_degree
-
-Array = npt.NDArray[Any]
 
 ALPHAS = (0.1, 0.3, 0.6, 0.9)  # with 1 channels cannot share, and otherwise it is much like 0.9
 FOLDS = 3  # each costs a diffusion per alpha

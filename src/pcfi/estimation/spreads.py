@@ -9,14 +9,11 @@ the median of the others.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.inputs.problem import Channels
-
-Array = npt.NDArray[Any]
 
 MOST_DRAWN = 8.0  # times its own variance
 

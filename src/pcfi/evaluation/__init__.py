@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import FeatureError, ParameterError
 from pcfi.estimation.folds import Fold, make_folds
 from pcfi.estimation.resolution import on_host
@@ -26,7 +26,6 @@ from pcfi.stages.hops import Hops, count_hops
 
 __all__ = ["Evaluation", "evaluate"]
 
-Array = npt.NDArray[Any]
 
 DEFAULT_METHODS = ("zero", "mean", "neighbors", "fp", "pcfi")
 UNITS = ("deviation", "data")

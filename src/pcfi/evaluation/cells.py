@@ -1,15 +1,12 @@
 """Cells of a fold, by how they are judged: numbers by their error, categories by whether the right one is chosen."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.estimation.folds import Fold
 from pcfi.inputs.problem import Problem
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,12 +1,10 @@
 """Whether what a method says about its own errors holds on cells that were hidden from it."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from pcfi._typing import Array
 
 COVERAGE = 0.9
 MOST_BINS = 10

@@ -4,12 +4,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import counted
 from pcfi.evaluation.reliability import Reliability
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,9 @@
 """Scores of filled cells against the truth, by name."""
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.estimation.metrics import cosines
-
-Array = npt.NDArray[Any]
 
 TOP = 10  # the k of recall@k and nDCG@k
 

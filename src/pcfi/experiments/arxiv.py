@@ -2,17 +2,14 @@
 
 import tempfile
 from pathlib import Path
-from typing import Any
 from urllib.request import urlopen
 from zipfile import ZipFile
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import DatasetError
 from pcfi.experiments.dataset import INSTALL, Dataset, connected, fetch
-
-Array = npt.NDArray[Any]
 
 ADDRESS = "http://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip"
 PARTS = {"train": "train", "validation": "valid", "test": "test"}

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import DatasetError
-
-Array = npt.NDArray[Any]
 
 INSTALL = 'the laboratory needs more packages: pip install "pcfi[experiments]"'
 

@@ -1,18 +1,14 @@
 """`execute`: a run -> its outcome."""
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import PcfiError
 from pcfi.experiments.catalog import DATASETS, MASKS, SYSTEMS, validate
 from pcfi.experiments.dataset import INSTALL
 from pcfi.experiments.runs import Outcome, Run
 
 __all__ = ["DATASETS", "MASKS", "SYSTEMS", "execute", "validate"]
-
-Array = npt.NDArray[Any]
 
 
 def execute(run: Run) -> Outcome:

@@ -1,15 +1,12 @@
 """Which cells are known: one function per kind of missing, (data set, rate, rng) -> boolean mask, True = known."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import ParameterError
 from pcfi.experiments.dataset import Dataset
-
-Array = npt.NDArray[Any]
 
 BLOCKS = 4
 STRENGTH = 4.0  # log-odds of being missing between the least and the most likely cell

@@ -5,16 +5,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.experiments.catalog import WHOLE_NODES, settings_of
 from pcfi.experiments.dataset import Dataset
 from pcfi.experiments.datasets import load
 from pcfi.experiments.masks import draw_mask
 from pcfi.experiments.runs import Run
 from pcfi.experiments.splits import EdgeSplit, NodeSplit, split_edges, split_nodes
-
-Array = npt.NDArray[Any]
 
 PURPOSES = ("split", "mask", "weights", "training", "system")
 

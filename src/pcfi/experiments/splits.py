@@ -1,15 +1,12 @@
 """Nodes or edges -> training, validation and test parts."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import DatasetError
 from pcfi.experiments.dataset import Dataset
-
-Array = npt.NDArray[Any]
 
 DEVELOPMENT = 1500
 PER_CLASS = 20

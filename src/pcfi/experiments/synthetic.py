@@ -1,13 +1,9 @@
 """Synthetic graphs of chosen class homophily with features of chosen spread, as in the paper's homophily experiment."""
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.experiments.dataset import Dataset, connected
-
-Array = npt.NDArray[Any]
 
 NODES, CLASSES, CHANNELS = 5000, 10, 5
 EDGES_PER_NODE = 10

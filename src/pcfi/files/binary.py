@@ -3,13 +3,11 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import FileError
 from pcfi.files.opening import Source
 from pcfi.files.sizes import refuse_beyond_memory, row_bytes
-
-Array = npt.NDArray[Any]
 
 FEATURES = ("features", "x", "X", "values")  # arrays of an .npz that hold features
 EDGES = ("edge_index", "edges")

@@ -6,15 +6,14 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import FeatureError, UnsupportedTypeError
 from pcfi.inputs import tensors
 from pcfi.inputs.graphs import GraphLike
 from pcfi.inputs.ids import is_frame
 from pcfi.inputs.tables import Table, read_table
 
-Array = npt.NDArray[Any]
 Restore = Callable[[Array], Any]
 
 

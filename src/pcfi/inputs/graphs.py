@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import GraphError, ParameterError, UnsupportedTypeError
 from pcfi.inputs import tensors
 from pcfi.inputs.ids import Ids, is_frame, read_edges
 
 GraphLike = Any
-Array = npt.NDArray[Any]
 
 _KNOWN_TYPES = (
     "a scipy or torch sparse adjacency (N x N), an integer edge index of shape (2, E), a pair (edge_index, weights), "

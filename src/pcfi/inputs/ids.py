@@ -6,12 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import FeatureError, GraphError, ParameterError, UnsupportedTypeError, counted
 from pcfi.optional import load
-
-Array = npt.NDArray[Any]
 
 FRAMES = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "Table"}
 UNKNOWN_IDS = ("error", "drop")

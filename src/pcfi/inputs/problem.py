@@ -5,14 +5,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import DivergenceError, FeatureError, UnsupportedTypeError, counted
 from pcfi.inputs import tensors
 from pcfi.inputs.containers import Container, Restore, by_number, open_container
 from pcfi.inputs.graphs import Graph, GraphLike, read_graph
-
-Array = npt.NDArray[Any]
 
 CHANNELS_AT_A_TIME = 512
 SMALL = 100_000  # cells below which a thread costs more than it saves

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import FeatureError, GraphError, ParameterError, counted
 from pcfi.inputs.graphs import is_networkx, networkx_adjacency
 from pcfi.inputs.ids import Ids, is_frame, locate, narwhals, open_frame, read_edges
-
-Array = npt.NDArray[Any]
 
 MOST_CATEGORIES = 1000  # each becomes a channel; more of them are names, not categories
 

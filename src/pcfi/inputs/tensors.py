@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import DivergenceError, FeatureError, GraphError, UnsupportedTypeError
 
-Array = npt.NDArray[Any]
 Tensor = Any
 
 KERNEL_DEVICES = ("cpu",)  # where the compiled kernels can read a tensor; on any other the torch backend runs

@@ -4,8 +4,8 @@ import warnings
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import (
     FeatureError,
     GraphError,
@@ -22,7 +22,6 @@ from pcfi.result import Imputation
 
 __all__ = ["impute"]
 
-Array = npt.NDArray[Any]
 
 MOST_SHARING = 5_000  # genes
 

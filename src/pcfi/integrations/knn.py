@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.optional import load
-
-Array = npt.NDArray[Any]
 
 EXACT_ROWS = 5_000
 APPROXIMATE_ROWS = 100_000  # from here on by pynndescent, whose compilation takes longer than smaller searches

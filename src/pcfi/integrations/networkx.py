@@ -6,15 +6,13 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import FeatureError, GraphError, UnsupportedTypeError
 from pcfi.imputation import impute as impute_features
 from pcfi.inputs.graphs import is_networkx, networkx_adjacency
 
 __all__ = ["impute"]
-
-Array = npt.NDArray[Any]
 
 
 def impute(

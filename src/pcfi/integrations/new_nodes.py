@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.estimation import Tuning
 from pcfi.stages.hops import UNREACHABLE
-
-Array = npt.NDArray[Any]
 
 ROWS_AT_A_TIME = 4096
 

@@ -16,7 +16,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 try:
     import torch
@@ -28,6 +27,7 @@ except ModuleNotFoundError as error:
         raise
     raise ModuleNotFoundError('pcfi.pyg needs PyTorch Geometric: pip install "pcfi[pyg]"', name=error.name) from None
 
+from pcfi._typing import Array
 from pcfi.errors import FeatureError, GraphError, ParameterError, PcfiWarning, UnsupportedTypeError
 from pcfi.imputation import complete
 from pcfi.inputs.graphs import Graph, read_graph
@@ -38,7 +38,6 @@ from pcfi.stages.solvers import Solver, UntilSettled
 
 __all__ = ["ImputeFeatures"]
 
-Array = npt.NDArray[Any]
 Mask = Any  # a Tensor, the name of one, or None
 
 

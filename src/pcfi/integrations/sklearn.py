@@ -7,8 +7,8 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import GraphError, ParameterError, PcfiWarning
 from pcfi.estimation import Tuning
 from pcfi.estimation.search import DEFAULT_ALPHA
@@ -31,8 +31,6 @@ from sklearn.utils.validation import (  # noqa: E402
     check_is_fitted,
     validate_data,
 )
-
-Array = npt.NDArray[Any]
 
 
 class PCFI(TransformerMixin, BaseEstimator):

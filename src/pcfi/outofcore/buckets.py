@@ -8,12 +8,11 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import TooLargeError
 from pcfi.inputs.graphs import refuse_overflow
 from pcfi.outofcore.paths import remove
 from pcfi.progress import Advance
-
-Array = npt.NDArray[Any]
 
 BUCKETS = 256
 WORK_BYTES = 6  # that a bucket's rows take while they are built, relative to the bucket on disk

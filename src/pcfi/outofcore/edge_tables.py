@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import GraphError, ParameterError, PcfiError, counted
 from pcfi.inputs.ids import UNKNOWN_IDS, WEIGHTS, usual_ends
 from pcfi.optional import load
 from pcfi.outofcore.paths import compression_of, opened, table_suffix
 from pcfi.outofcore.stores import parquet_files
-
-Array = npt.NDArray[Any]
 
 SUFFIXES = (".parquet", ".csv", ".tsv")
 IDS = {"source": "source_id", "target": "target_id"}  # what the ends are called beside their row numbers

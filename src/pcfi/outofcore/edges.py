@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import GraphError, ParameterError, UnsupportedTypeError
 from pcfi.inputs.graphs import check_edge_index_range, check_edge_index_shape, check_weights, whole_numbers
 from pcfi.outofcore.edge_tables import SUFFIXES, Chunk, graph_errors, open_table
 from pcfi.outofcore.paths import suffix_of, table_suffix
-
-Array = npt.NDArray[Any]
 
 
 class EdgeFile(Protocol):

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import ParameterError
 from pcfi.outofcore.paths import remove, reserve, write_atomically
-
-Array = npt.NDArray[Any]
 
 FORMAT = 2
 

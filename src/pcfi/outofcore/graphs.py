@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import GraphError, ParameterError, TooLargeError, counted
 from pcfi.inputs.graphs import Graph, check_n_nodes
 from pcfi.memory import size_in_bytes, size_in_words
@@ -21,8 +22,6 @@ from pcfi.outofcore.buckets import Buckets, write_rows
 from pcfi.outofcore.edges import EdgeFile, checked, count_nodes, open_edges
 from pcfi.outofcore.paths import remove, write_atomically
 from pcfi.progress import progress_bar
-
-Array = npt.NDArray[Any]
 
 FORMAT = 1
 FACTS = "graph.json"

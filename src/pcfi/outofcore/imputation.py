@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pcfi.errors import (
     DivergenceError,
@@ -36,8 +35,6 @@ from pcfi.outofcore.tasks import WORD
 from pcfi.progress import compile_notice
 from pcfi.settings import Settings
 from pcfi.stages.solvers import Solver, UntilSettled
-
-Array = npt.NDArray[Any]
 
 METHODS = ("pcfi", "fp")
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import ClusterError, FeatureError
 from pcfi.inputs.graphs import Graph
 from pcfi.inputs.problem import Channels, Problem, working_dtype
@@ -23,8 +24,6 @@ from pcfi.stages.diffusion import arithmetic, confidence_weighting, degree_weigh
 from pcfi.stages.diffusion.job import Weighting
 from pcfi.stages.hops import Hops
 from pcfi.stages.solvers import FixedSteps, UntilSettled
-
-Array = npt.NDArray[Any]
 
 ROWS_IN_CACHE = 8192
 LARGEST_INTEGER = 2**53

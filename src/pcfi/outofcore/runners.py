@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import ClusterError
 from pcfi.optional import load
 from pcfi.outofcore.folder import WorkFolder
@@ -18,7 +18,6 @@ from pcfi.outofcore.run import Run
 from pcfi.outofcore.tasks import TASKS
 from pcfi.progress import progress_bar
 
-Array = npt.NDArray[Any]
 Node = TypeVar("Node")
 
 PATIENCE = "20s"  # for a scheduler to answer, and for a first worker

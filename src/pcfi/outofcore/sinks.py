@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import ParameterError
 from pcfi.optional import load
 from pcfi.outofcore.paths import is_address, is_scratch, remove, reserve, scratch_of, suffix_of
 from pcfi.outofcore.stores import SUFFIXES
 from pcfi.stages.hops import UNREACHABLE
-
-Array = npt.NDArray[Any]
 
 FINISHED = "_SUCCESS"
 

@@ -3,11 +3,10 @@
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import counted
 from pcfi.inputs.problem import group_by_key
 from pcfi.outofcore.plan import check_layout
@@ -19,7 +18,6 @@ from pcfi.stages.channel_propagation import mixing_of
 from pcfi.stages.diffusion import Outcome, active_channels, routes_of
 from pcfi.stages.diffusion.job import Job
 
-Array = npt.NDArray[Any]
 LOG = logging.getLogger("pcfi.scale")
 
 

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import FeatureError, ParameterError, TooLargeError, UnsupportedTypeError
 from pcfi.inputs.tables import is_number
 from pcfi.memory import size_in_words
 from pcfi.optional import load
 from pcfi.outofcore.paths import full_path, is_address, opened, suffix_of
-
-Array = npt.NDArray[Any]
 
 SUFFIXES = (".npy", ".zarr", ".parquet")
 

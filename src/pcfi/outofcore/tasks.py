@@ -15,8 +15,8 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import DivergenceError, FeatureError
 from pcfi.inputs.problem import Channels, to_half
 from pcfi.outofcore.folder import flush
@@ -26,7 +26,6 @@ from pcfi.stages.channel_propagation import Exchange, Sharing, received_by_influ
 from pcfi.stages.diffusion import Factors, diffuse
 from pcfi.stages.hops import Hops, count_hops
 
-Array = npt.NDArray[Any]
 Entry = dict[str, Any]
 
 WORD = 64  # known flags in one number

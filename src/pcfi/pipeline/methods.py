@@ -2,11 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.backends import Backend
 from pcfi.errors import (
     DivergenceError,
@@ -20,8 +19,6 @@ from pcfi.inputs.problem import Problem
 from pcfi.settings import Settings
 from pcfi.stages.diffusion import Outcome, confidence_weighting, degree_weighting, varies
 from pcfi.stages.hops import Hops
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,17 +1,14 @@
 """What an evaluation found -> facts of a report."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import counted
 from pcfi.evaluation import Evaluation
 from pcfi.report.facts import ErrorAtHops, EvaluationFacts, MethodError
 from pcfi.stages.hops import Hops
-
-Array = npt.NDArray[Any]
 
 UNITS = {
     "data": "the units of the data",

@@ -8,15 +8,13 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.inputs.graphs import Graph
 from pcfi.report.facts import ChannelFacts, Convergence, EvaluationFacts, Facts, GraphFacts, Histogram, HopFacts
 from pcfi.report.picture import draw_picture
 from pcfi.result import Imputation
 from pcfi.stages.hops import Hops
-
-Array = npt.NDArray[Any]
 
 BINS = 24
 MOST_HISTOGRAMS = 40  # of the channels with the most missing cells

@@ -2,15 +2,12 @@
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.inputs.graphs import Graph
 from pcfi.report.facts import Dot, Picture
-
-Array = npt.NDArray[Any]
 
 MOST_DOTS = 300
 MOST_EDGES = 1500

@@ -16,13 +16,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import DivergenceError
 from pcfi.inputs.problem import SMALL
 from pcfi.progress import progress_bar
 from pcfi.stages.diffusion import Factors
 from pcfi.stages.hops import Hops
-
-Array = npt.NDArray[Any]
 
 BLOCK_BYTES = 1 << 23  # of one of the two arrays that a block of rows needs
 

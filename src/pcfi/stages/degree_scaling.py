@@ -9,13 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.inputs import tensors
 from pcfi.inputs.graphs import Graph
 from pcfi.inputs.problem import Problem, known_mask, survey
-
-Array = npt.NDArray[Any]
 
 POWER = 0.5  # of the degree
 SLOPE = 0.1  # power of the degree with which known values grow, from which on it is worth a try

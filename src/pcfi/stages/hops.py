@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import DivergenceError
 from pcfi.inputs.problem import Problem
 from pcfi.progress import progress_bar
-
-Array = npt.NDArray[Any]
 
 UNREACHABLE = int(np.iinfo(np.int32).max)
 """Hops of a cell that no source can reach; its confidence is 0."""

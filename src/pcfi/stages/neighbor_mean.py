@@ -1,14 +1,10 @@
 """The plain neighbour fill: each missing cell takes the weighted mean of its known neighbours."""
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import DivergenceError
 from pcfi.inputs.problem import SMALL, Problem
-
-Array = npt.NDArray[Any]
 
 
 def fill_from_neighbors(problem: Problem, out: Array) -> None:

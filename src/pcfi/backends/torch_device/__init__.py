@@ -3,10 +3,10 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from pcfi._typing import Array
 from pcfi.backends.torch_device.adjacency import Adjacency
 from pcfi.backends.torch_device.diffusion import diffuse
 from pcfi.backends.torch_device.hops import count_hops
@@ -18,8 +18,6 @@ from pcfi.stages.diffusion import Factors, Outcome
 from pcfi.stages.diffusion.job import Weighting
 from pcfi.stages.hops import Hops
 from pcfi.stages.neighbor_mean import refuse_non_finite
-
-Array = npt.NDArray[Any]
 
 
 class TorchBackend:

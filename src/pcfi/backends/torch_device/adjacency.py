@@ -4,13 +4,11 @@ import warnings
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from pcfi._typing import Array
 from pcfi.inputs.graphs import Graph
-
-Array = npt.NDArray[Any]
 
 
 class Adjacency:

@@ -7,10 +7,10 @@ steady state starts from the product, which leaves little or nothing to settle.
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from pcfi._typing import Array
 from pcfi.backends.torch_device.adjacency import Adjacency
 from pcfi.backends.torch_device.settling import settle, start_near_to_far
 from pcfi.backends.torch_device.systems import Method, System
@@ -22,8 +22,6 @@ from pcfi.stages.diffusion import INFLUENCE_PAYS, Outcome, active_channels
 from pcfi.stages.diffusion.job import Job, Weighting
 from pcfi.stages.hops import Hops
 from pcfi.stages.solvers import FixedSteps, Solver, UntilSettled
-
-Array = npt.NDArray[Any]
 
 
 def diffuse(problem: Problem, hops: Hops, weighting: Weighting, settings: Settings, out: Array) -> Outcome:

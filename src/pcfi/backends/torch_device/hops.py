@@ -3,17 +3,15 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from pcfi._typing import Array
 from pcfi.backends.torch_device.adjacency import Adjacency
 from pcfi.inputs import tensors
 from pcfi.inputs.problem import Problem
 from pcfi.progress import progress_bar
 from pcfi.stages.hops import Hops
-
-Array = npt.NDArray[Any]
 
 
 class DeviceHops(Hops):

@@ -3,18 +3,16 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from pcfi._typing import Array
 from pcfi.inputs import tensors
 from pcfi.inputs.problem import Problem
 from pcfi.progress import progress_bar
 from pcfi.settings import Settings
 from pcfi.stages.channel_propagation import refuse_non_finite
 from pcfi.stages.hops import Hops
-
-Array = npt.NDArray[Any]
 
 
 def share(problem: Problem, hops: Hops, settings: Settings, sharers: Array, out: Array) -> None:

@@ -5,13 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
+from pcfi._typing import Array
 from pcfi.experiments.learning.networks import Dropout, Field, Network
 from pcfi.experiments.splits import NodeSplit
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,11 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import nn
 
+from pcfi._typing import Array
 from pcfi.experiments.learning.operators import Constant
-
-Array = npt.NDArray[Any]
 
 
 class Propagated(nn.Module):

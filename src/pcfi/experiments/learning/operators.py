@@ -3,10 +3,9 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
-Array = npt.NDArray[Any]
+from pcfi._typing import Array
 
 LOW_RANK = 160
 ROUNDING = 4e-6  # of the largest entry: what float32 leaves of an exact factoring

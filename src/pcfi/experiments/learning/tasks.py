@@ -5,17 +5,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import nn
 
+from pcfi._typing import Array
 from pcfi.experiments.learning import classification, links
 from pcfi.experiments.learning.networks import Network, Propagated
 from pcfi.experiments.learning.operators import Constant, propagated
 from pcfi.experiments.setting import Setting
 from pcfi.experiments.splits import NodeSplit
 
-Array = npt.NDArray[Any]
 MakeFirst = Callable[[int, torch.Generator], nn.Module]
 
 

@@ -7,16 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import nn
 
+from pcfi._typing import Array
 from pcfi.experiments.learning.networks import glorot
 from pcfi.experiments.learning.operators import Constant, cheapest, propagated
 from pcfi.experiments.learning.tasks import Answer, learn
 from pcfi.experiments.setting import Setting
-
-Array = npt.NDArray[Any]
 
 
 class GCNMF:

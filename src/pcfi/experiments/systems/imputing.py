@@ -6,13 +6,11 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any
 
-import numpy.typing as npt
-
 import pcfi
+from pcfi._typing import Array
 from pcfi.experiments.learning.tasks import Answer, constant_features, learn
 from pcfi.experiments.setting import Setting
 
-Array = npt.NDArray[Any]
 Filled = tuple[Array, dict[str, Any]]
 
 

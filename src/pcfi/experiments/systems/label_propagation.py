@@ -4,14 +4,12 @@ import time
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import ParameterError
 from pcfi.experiments.learning.tasks import Answer
 from pcfi.experiments.setting import Setting
 from pcfi.experiments.splits import NodeSplit
-
-Array = npt.NDArray[Any]
 
 ALPHAS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 

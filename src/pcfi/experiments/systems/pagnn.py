@@ -3,13 +3,11 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.experiments.learning.operators import cheapest
 from pcfi.experiments.learning.tasks import Answer, constant_layer, learn
 from pcfi.experiments.setting import Setting
-
-Array = npt.NDArray[Any]
 
 
 class PaGNN:

@@ -5,16 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import nn
 
+from pcfi._typing import Array
 from pcfi.experiments.learning.networks import glorot
 from pcfi.experiments.learning.operators import Constant
 from pcfi.experiments.setting import Setting
 from pcfi.experiments.systems.imputing import Filled, Imputer
-
-Array = npt.NDArray[Any]
 
 ORDER, WIDTH, STEPS = 5, 32, 10
 NEIGHBOURS = 10

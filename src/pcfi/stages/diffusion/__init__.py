@@ -17,11 +17,11 @@ with relative weights (`sweeps`).
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.inputs.problem import Problem
 from pcfi.progress import progress_bar
 from pcfi.stages.diffusion.job import Factors, Job, Outcome, Weighting, confidence_weighting, degree_weighting
@@ -39,7 +39,6 @@ __all__ = [
     "varies",
 ]
 
-Array = npt.NDArray[Any]
 
 INFLUENCE_PAYS = 4  # channels per source from which a pattern goes through its influence matrix
 

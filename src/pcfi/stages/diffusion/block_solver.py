@@ -6,7 +6,6 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from pcfi._kernels.blocks import (
     AnyLinks,
@@ -26,10 +25,9 @@ from pcfi._kernels.leaf_elimination import peel, put_back, take_off
 from pcfi._kernels.steps import invert, largest_move, take_steps
 from pcfi._kernels.thread_team import Crew, Solo, Team, Workers, part_of
 from pcfi._kernels.threads import run, thread_count
+from pcfi._typing import Array
 from pcfi.stages.diffusion.job import Job
 from pcfi.stages.solvers import FixedSteps, UntilSettled
-
-Array = npt.NDArray[Any]
 
 SMALL = 200_000  # edges times channels below which a thread costs more than it saves
 SHORT = 500_000_000  # edges times channels times steps: some tenths of a second, which an interrupt can wait for

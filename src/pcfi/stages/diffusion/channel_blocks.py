@@ -1,12 +1,10 @@
 """The ordinary route: blocks of channels in scaled form."""
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from pcfi._kernels.blocks import AnyLinks, Cells, Scale, close_block, lanes_of, open_block
 from pcfi._kernels.thread_team import Workers
+from pcfi._typing import Array
 from pcfi.stages.diffusion import sweeps
 from pcfi.stages.diffusion.block_solver import (
     Opening,
@@ -22,8 +20,6 @@ from pcfi.stages.diffusion.block_solver import (
 )
 from pcfi.stages.diffusion.job import Job, Outcome
 from pcfi.stages.solvers import FixedSteps, UntilSettled
-
-Array = npt.NDArray[Any]
 
 
 def diffuse(job: Job, chosen: Array) -> Outcome:

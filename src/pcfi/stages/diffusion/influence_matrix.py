@@ -3,14 +3,12 @@
 Diffusion is linear in the known values of a pattern: x = H x_k, H the influence of each source on each node.
 """
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from pcfi._kernels.blocks import Cells, close_influence, lanes_of, open_influence
 from pcfi._kernels.influence import place_rows, row_moves
 from pcfi._kernels.thread_team import Workers
+from pcfi._typing import Array
 from pcfi.stages.diffusion import sweeps
 from pcfi.stages.diffusion.block_solver import (
     Opening,
@@ -25,8 +23,6 @@ from pcfi.stages.diffusion.block_solver import (
 )
 from pcfi.stages.diffusion.job import Factors, Job, Outcome
 from pcfi.stages.solvers import FixedSteps
-
-Array = npt.NDArray[Any]
 
 ROWS_AT_A_TIME = 4096
 

@@ -2,19 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pcfi._typing import Array
 from pcfi.errors import DivergenceError
 from pcfi.inputs.graphs import Graph
 from pcfi.inputs.problem import Problem
 from pcfi.progress import Advance
 from pcfi.stages.hops import Hops
 from pcfi.stages.solvers import Solver, UntilSettled
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

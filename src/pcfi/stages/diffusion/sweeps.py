@@ -4,15 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pcfi._kernels.blocks import Links, aligned_block, lanes_of
 from pcfi._kernels.sweeps import Plan, order_by_hops, plan_sweeps, start_near_to_far, sweep, take_planned_steps
 from pcfi._kernels.threads import run
+from pcfi._typing import Array
 from pcfi.stages.diffusion.job import Job, Outcome
 from pcfi.stages.solvers import FixedSteps, UntilSettled
-
-Array = npt.NDArray[Any]
 
 
 def diffuse(job: Job, chosen: Array) -> Outcome:

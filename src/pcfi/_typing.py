@@ -1,0 +1,7 @@
+"""Type names that every module uses."""
+
+from typing import Any
+
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
