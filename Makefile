@@ -15,11 +15,13 @@ export PCFI_DATA ?= $(CURDIR)/.data
 DATA := .data
 endif
 
-.PHONY: help demo test check format bench docs clean
+.PHONY: help demo test test-fast fuzz check format bench docs clean
 
 help:
 	@echo "make demo     fill in removed images of handwritten digits; writes demo.png and demo.html"
 	@echo "make test     lint, types, layers and all tests"
+	@echo "make test-fast  tests that are not marked slow: about a minute"
+	@echo "make fuzz     property tests on random examples for SECONDS=600; prints how to repeat a failure"
 	@echo "make check    lint, types and layers only"
 	@echo "make format   format the code"
 	@echo "make docs     draw the pictures and run the examples of the documentation again"
@@ -47,6 +49,13 @@ check: $(READY)
 
 test: check $(DATA)
 	$(BIN)/python -m pytest
+
+test-fast: $(READY)
+	$(BIN)/python -m pytest -m "not slow" tests
+
+SECONDS ?= 600
+fuzz: $(READY)
+	$(BIN)/python tests/fuzz.py --seconds $(SECONDS)
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

@@ -1,18 +1,31 @@
-"""Settings of hypothesis, the digits of the demo, and the folder with the paper's data."""
+"""The profile of hypothesis, the time limit of `make fuzz`, the digits of the demo, and the paper's data."""
 
 import os
+import random
 import shutil
+import time
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 
+from hypothesis_profiles import FUZZ_DEADLINE
 from pcfi.demo import Digits, load_digits
 
-settings.register_profile("pcfi", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("pcfi")
+settings.load_profile("fixed")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Shuffle the tests of `make fuzz`, so that a short run does not always end before the same ones."""
+    if FUZZ_DEADLINE in os.environ:
+        random.Random(os.environ[FUZZ_DEADLINE]).shuffle(items)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if time.time() > float(os.environ.get(FUZZ_DEADLINE, "inf")):
+        pytest.skip("the time of make fuzz is up")
 
 
 @pytest.fixture(scope="session")

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import pcfi
+from hypothesis_profiles import examples
 from random_problems import RandomProblem, problems
 from table_faces import FACES, PAPER
 
@@ -23,7 +24,7 @@ options = st.fixed_dictionaries(
     }
 )
 every_face = pytest.mark.parametrize("face", FACES)
-few = settings(max_examples=25)
+few = examples(25)
 
 
 def run(face: str, problem: RandomProblem, **chosen):

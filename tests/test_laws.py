@@ -4,11 +4,12 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import pcfi
 from faces import FACES
+from hypothesis_profiles import examples
 from random_problems import RandomProblem, numba_threads, problems
 
 METHODS = ["pcfi", "fp", "neighbors", "mean", "zero"]
@@ -32,8 +33,8 @@ settled = st.fixed_dictionaries({"face": faces, "alpha": st.sampled_from([0.05, 
 TIGHT = {"beta": 0.0, "solver": pcfi.UntilSettled(1e-11, max_steps=20_000)}
 
 
-def law(*strategies, examples=200):
-    return lambda test: settings(max_examples=examples)(given(*strategies)(test))
+def law(*strategies, count=200):
+    return lambda test: examples(count)(given(*strategies)(test))
 
 
 def run(problem: RandomProblem, features=None, graph=None, face="numpy", **chosen):
@@ -76,7 +77,7 @@ def test_input_is_untouched_and_no_nan_is_left(problem, chosen):
 computing = st.sampled_from(["numpy", "device_tensor"])
 
 
-@law(problems(max_channels=4), st.sampled_from(["values", "representation"]), computing, examples=100)
+@law(problems(max_channels=4), st.sampled_from(["values", "representation"]), computing, count=100)
 def test_what_is_left_to_the_library_keeps_these_laws(problem, objective, face):
     features = problem.masked
     before = features.tobytes()

@@ -6,7 +6,7 @@ import io
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import csv, feather, parquet
 from scipy import sparse
@@ -14,6 +14,7 @@ from scipy.io import mmwrite
 
 import pcfi
 from command_line import edge_table, features, node_table, ring
+from hypothesis_profiles import examples
 from pcfi.errors import FileError
 from pcfi.files import edges as edge_files
 from pcfi.files.nodes import Nodes, Wanted, read_nodes
@@ -88,7 +89,7 @@ def mangled(data, whole):
     return bytes(content)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(data=st.data(), kind=st.sampled_from(sorted(WHOLE)))
 def test_mangled_files_give_a_table_or_a_clear_error(tmp_path_factory, data, kind):
     path = tmp_path_factory.getbasetemp() / f"mangled.{kind}"
@@ -133,7 +134,7 @@ def test_whole_edge_files_are_read_alike_with_and_without_a_budget(tmp_path, kin
         assert np.array_equal(mapped.weights_as(np.float64), whole.weights_as(np.float64))
 
 
-@settings(max_examples=250)
+@examples(250)
 @given(data=st.data(), kind=st.sampled_from(sorted(WHOLE_EDGES)))
 def test_mangled_edge_files_give_a_graph_or_a_clear_error(tmp_path_factory, data, kind):
     path = tmp_path_factory.getbasetemp() / f"mangled-{kind}"

@@ -8,10 +8,11 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import pcfi
+from hypothesis_profiles import examples
 from pcfi import scale
 from pcfi.outofcore import plan
 from pcfi.outofcore.folder import WorkFolder
@@ -44,7 +45,7 @@ def assert_same(stored: scale.StoredImputation, expected: pcfi.Imputation) -> No
     unreachable=st.sampled_from(["mean", "zero", "nan"]),
     cut=st.sampled_from([(1024, 1 << 26), (16, 2000), (3, 500)]),
 )
-@settings(max_examples=35)
+@examples(35)
 def test_files_get_the_numbers_of_impute(
     tmp_path_factory, problem, alpha, beta, solver, method, standardize, unreachable, cut
 ):

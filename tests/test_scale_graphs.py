@@ -9,10 +9,11 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import pcfi
+from hypothesis_profiles import examples
 from pcfi.outofcore import buckets, build_graph, open_graph
 from random_problems import problems
 
@@ -38,7 +39,7 @@ def assert_same(built: pcfi.Graph, prepared: pcfi.Graph) -> None:
 @given(
     problem=problems(max_nodes=300), memory=st.sampled_from(["60kB", "1MB", "1GB"]), n_buckets=st.sampled_from([4, 256])
 )
-@settings(max_examples=60)
+@examples(60)
 def test_a_built_graph_is_the_prepared_graph(tmp_path_factory, problem, memory, n_buckets):
     folder = tmp_path_factory.mktemp("built") / "graph"
     size = len(problem.features)
