@@ -288,7 +288,7 @@ REFUSED = {
     "no such column": ([*FILES, "--columns", "x"], 2, "--columns names 'x'"),
     "no such end": ([*FILES, "--source", "x"], 2, "--source names 'x'"),
     "columns of arrays": (["x.npy", *FILES[1:], "--columns", "c1"], 2, "--columns names columns, but x.npy has none"),
-    "no ids": (["x.npy", "named.csv", *FILES[2:]], 1, "name the column of ids, --id"),
+    "no ids": (["x.npy", "named.csv", *FILES[2:]], 1, "name the column of the nodes that holds ids with --id"),
     "twice": ([*FILES, "--id", "since"], 1, "'2020-01-01' stands more than once"),
     "cut nodes": (["cut.parquet", *FILES[1:]], 1, "cannot be read as Parquet"),
     "cut edges": (["nodes.parquet", "cut.parquet", *FILES[2:]], 1, "cannot be read"),

@@ -259,7 +259,7 @@ REFUSED = {
         pcfi.GraphError,
         "the ids in the column 'id' are whole numbers, but the edge column 'source' holds strings: convert",
     ),
-    "no ids at all": ({"nodes": pl.DataFrame({"age": AGE})}, pcfi.GraphError, "named by their row numbers: say which"),
+    "no ids at all": ({"nodes": pl.DataFrame({"age": AGE})}, pcfi.GraphError, "their row numbers: name the column"),
     "no numbers": ({"nodes": NODES[["id", "city"]]}, pcfi.FeatureError, "no column of numbers"),
     "numbers as objects": (
         {"nodes": NODES.assign(age=[1, None, 2.5, 3, 4]).astype({"age": object})},

@@ -319,7 +319,7 @@ def test_a_full_disk_is_a_clear_error_and_finished_tasks_are_kept(tmp_path, smal
         [sys.executable, "-c", WITHOUT_SPACE, *map(str, arguments)], capture_output=True, text=True, check=True
     )
     assert "no space is left on disk" in done.stdout
-    assert "the same call goes on from there" in done.stdout
+    assert "run it again" in done.stdout
     assert not (tmp_path / "y.npy").exists()
     assert len(list((tmp_path / "y.npy.work" / "journal").glob("diffuse-*"))) == 2
     stored = scale.impute(*arguments[:3])

@@ -19,12 +19,54 @@ PcfiWarning (UserWarning)
 ├── ScaleWarning                       channels of very different scales share with each other
 └── TuningWarning                      too little is known to tune; defaults were used
 
-A message says what is wrong, what was given, what is allowed and what to do.
+An error says what is wrong, what was given, what is allowed (`message`) and what to do (`remedy`).
 """
+
+import re
+from collections.abc import Callable
+
+_REFERENCE = re.compile(r"\{(\w+)(?:=([^{}]*))?\}")
+
+
+def _as_keyword(name: str, value: str) -> str:
+    return f"{name}={value}"
 
 
 class PcfiError(Exception):
-    """Base of all errors that pcfi raises on purpose."""
+    """Base of all errors that pcfi raises on purpose.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong. If `parameter` is set, its name comes first: "must be positive".
+    parameter : str or None
+        Python name of the parameter whose value is wrong.
+    remedy : str
+        What to do. Names parameters as {channels} or {beta=0}, so that each interface can word them: `channels=` and
+        `beta=0` in Python, `--columns` and `--beta 0` on the command line. Never holds text of the user.
+    """
+
+    def __init__(self, message: str = "", *, parameter: str | None = None, remedy: str = "") -> None:
+        super().__init__(message)
+        self.message, self.parameter, self.remedy = message, parameter, remedy
+
+    def __str__(self) -> str:
+        """The error in the words of Python."""
+        return self.text(self.parameter or "", _as_keyword)
+
+    def text(self, subject: str, reference: Callable[[str, str], str]) -> str:
+        """Return the error in the words of an interface.
+
+        Parameters
+        ----------
+        subject : str
+            What the interface calls `parameter`.
+        reference : callable
+            What it calls a parameter of the remedy, from its Python name and its value ("" if none is proposed).
+        """
+        message = f"{subject} {self.message}" if self.parameter else self.message
+        remedy = _REFERENCE.sub(lambda match: reference(match[1], match[2] or ""), self.remedy)
+        return f"{message}: {remedy}" if remedy else message
 
 
 class FeatureError(PcfiError, ValueError):

@@ -124,7 +124,9 @@ def impute(
     )
     problem = read_problem(features, graph, known, directed=settings.directed)
     if "zero" in (method, unreachable) and len(problem.channels.mean[problem.categorical]):
-        raise ParameterError("a category cannot be zero: choose another method= and unreachable=, or no categorical=")
+        raise ParameterError(
+            "a category cannot be zero", remedy="choose another {method} and {unreachable}, or no {categorical}"
+        )
     result, notices = complete(problem, settings)
     for notice in notices:
         warnings.warn(notice, stacklevel=2)

@@ -115,12 +115,13 @@ def refuse_if_too_large(problem: Problem, settings: Settings) -> None:
     if there is None or needed.total <= there:
         return
     n_nodes, n_channels = problem.values.shape
-    advice = "pass float32 features, or " if problem.values.itemsize == 8 else ""
+    advice = "store the features as float32, or " if problem.values.itemsize == 8 else ""
     raise TooLargeError(
         f"filling {n_nodes:,} nodes x {n_channels:,} channels needs about {size_in_words(needed.total)} "
         f"({size_in_words(needed.values)} values, {size_in_words(needed.hops)} hops, "
-        f"{size_in_words(needed.working)} to work in), but only {size_in_words(there)} of memory is available: "
-        f"{advice}use pcfi.scale.impute, which works within a budget of memory (docs/scale.md)"
+        f"{size_in_words(needed.working)} to work in), but only {size_in_words(there)} of memory is available",
+        remedy=f"{advice}fill it from files within a memory budget, with pcfi.scale.impute in Python or --memory on "
+        "the command line (docs/scale.md)",
     )
 
 
@@ -143,10 +144,10 @@ def size_in_bytes(size: object, name: str) -> int:
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", str(size).lower())
     is_number = isinstance(size, Real) and not isinstance(size, bool)
     if not (isinstance(size, str) or is_number) or found is None or found[2] not in _UNITS:
-        raise ParameterError(f'{name} must be a number of bytes or a size such as "4GB", got {size!r}')
+        raise ParameterError(f'must be a number of bytes or a size such as "4GB", got {size!r}', parameter=name)
     n_bytes = int(float(found[1]) * _UNITS[found[2]])
     if n_bytes < 1:
-        raise ParameterError(f"{name} must be at least one byte, got {size!r}")
+        raise ParameterError(f"must be at least one byte, got {size!r}", parameter=name)
     return n_bytes
 
 

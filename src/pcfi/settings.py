@@ -125,5 +125,5 @@ class Settings:
         for field in fields(self):
             value, rule = getattr(self, field.name), RULES[field.name]
             if not rule.accepts(value):
-                raise ParameterError(f"{field.name} must be {rule.allowed}, got {value!r}")
+                raise ParameterError(f"must be {rule.allowed}, got {value!r}", parameter=field.name)
             object.__setattr__(self, field.name, rule.store(value))

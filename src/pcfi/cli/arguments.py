@@ -1,6 +1,5 @@
 """Arguments of the command line: lists after one option, NAME=VALUE pairs, and errors as one line with an exit code."""
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -97,48 +96,24 @@ def names(texts: Sequence[str] | None) -> list[str]:
     return [name for row in csv.reader(texts or [], skipinitialspace=True) for name in row if name]
 
 
-_CALLS = re.compile(r"pcfi\.frames\.impute\(nodes, edges, (\w+)=([^)]*)\)")
-_OPTIONS = {"channels": "columns"}
-# keywords as the library writes them, not as they may stand in the user's paths and names: source=web, 'id='
-_KEYWORDS = re.compile(
-    r"""(?P<quoted>(?<!\w)(?:'[^']*'|"[^"]*"))"""
-    r"""|(?<![^\s(])(?P<bare>id|channels|columns|categorical|source|target|work)=(?=[.,;:)]*(?:\s|$))"""
-    r"""|(?<![^\s(])(?P<valued>unreachable|alpha|beta|objective|id)=(?='|[\d.e+-]+(?:[\s,;:)]|$))"""
-)
-_PHRASES = {
-    "unknown_ids='drop'": "--unknown-ids drop",
-    "pass ids= (the ids of the nodes in the order of their rows) if nodes are named": "name the column of ids, --id",
-    "take FixedSteps, which needs": "fix the number of --steps, which needs",
-    "use pcfi.scale.impute, which works within a budget of memory (docs/scale.md)": "set a budget, as in --memory 4GB",
-    "see pcfi.scale.estimate": "see pcfi info",
-    "the same call": "the same command",
-}
+QUOTES = "\"'"
+_OPTIONS = {"channels": "columns", "client": "cluster", "random_state": "seed", "solver": "steps"}
 
 
-def in_options(text: str) -> str:
-    """An error of the library in the words of the command line.
+def option(name: str, value: str = "") -> str:
+    """A parameter of the library, by the name and the value that it has on the command line.
 
-    >>> in_options("leave these edges out with pcfi.frames.impute(nodes, edges, unknown_ids='drop')")
-    'leave these edges out with --unknown-ids drop'
+    >>> option("channels"), option("unknown_ids", "'drop'"), option("standardize", "True")
+    ('--columns', '--unknown-ids drop', '--standardize')
     """
-
-    def option(found: re.Match[str]) -> str:
-        name = _OPTIONS.get(found[1], found[1]).replace("_", "-")
-        value = found[2].strip("'\"[]")
-        return f"--{name}" if value in ("", "...") else f"--{name} {value}"
-
-    text = _CALLS.sub(option, text)
-    for words, said in _PHRASES.items():
-        text = text.replace(words, said)
-    return _KEYWORDS.sub(_as_option, text.replace("standardize=True", "--standardize"))
+    flag = "--" + _OPTIONS.get(name, name).replace("_", "-")
+    return flag if value in ("", "True") or name == "solver" else f"{flag} {value.strip(QUOTES)}"
 
 
-def _as_option(found: re.Match[str]) -> str:
-    if found["quoted"]:
-        return found[0]
-    if found["valued"]:
-        return f"--{found['valued']} "
-    return f"--{_OPTIONS.get(found['bare'], found['bare'])}"
+def in_options(error: BaseException) -> str:
+    """An error in one line, with parameters of the library as options."""
+    text = error.text(option(error.parameter or ""), option) if isinstance(error, PcfiError) else str(error)
+    return " ".join(text.split())
 
 
 @contextmanager
@@ -150,11 +125,11 @@ def plain_errors(*, debug: bool = False) -> Iterator[None]:
     try:
         yield
     except ParameterError as error:
-        raise _said(in_options(str(error)), USAGE) from None
+        raise _said(in_options(error), USAGE) from None
     except (PcfiError, OSError, ModuleNotFoundError) as error:
         if isinstance(error, BrokenPipeError):  # whoever was reading has seen enough
             raise
-        raise _said(in_options(_one_line(error)), FAILED) from None
+        raise _said(in_options(error), FAILED) from None
     except MemoryError:
         raise _said("there is not enough memory for this", FAILED) from None
     except KeyboardInterrupt:
@@ -162,12 +137,8 @@ def plain_errors(*, debug: bool = False) -> Iterator[None]:
     except (typer.Exit, typer.Abort):
         raise
     except Exception as error:
-        text = f"unexpected {type(error).__name__}: {_one_line(error)}; --debug shows where"
+        text = f"unexpected {type(error).__name__}: {in_options(error)}; --debug shows where"
         raise _said(text, FAILED) from None
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
 
 
 def _said(text: str, code: int) -> typer.Exit:

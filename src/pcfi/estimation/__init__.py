@@ -84,7 +84,9 @@ def tune(
     True
     """
     if objective not in OBJECTIVES:
-        raise ParameterError(f"objective must be one of {', '.join(map(repr, OBJECTIVES))}, got {objective!r}")
+        raise ParameterError(
+            f"must be one of {', '.join(map(repr, OBJECTIVES))}, got {objective!r}", parameter="objective"
+        )
     settings = Settings(
         alpha=alpha,
         beta=beta,

@@ -92,7 +92,7 @@ def evaluate(
     """
     calls = _calls(methods, directed, random_state)
     if unit not in UNITS:
-        raise ParameterError(f"unit must be one of {', '.join(map(repr, UNITS))}, got {unit!r}")
+        raise ParameterError(f"must be one of {', '.join(map(repr, UNITS))}, got {unit!r}", parameter="unit")
     problem = on_host(read_problem(features, graph, known, directed=directed))
     hidden = make_folds(problem, seeded(random_state), most=_count(folds), complete=True)
     if len(hidden) < 2:
@@ -157,7 +157,7 @@ def _deviations(problem: Problem) -> Array:
 
 def _count(folds: object) -> int:
     if isinstance(folds, bool) or not isinstance(folds, int | np.integer) or folds < 2:
-        raise ParameterError(f"folds must be a whole number of at least 2, got {folds!r}")
+        raise ParameterError(f"must be a whole number of at least 2, got {folds!r}", parameter="folds")
     return int(folds)
 
 

@@ -101,7 +101,7 @@ class Ids:
             raise ParameterError(f"id must be a column of the nodes, got {column!r}: it has {_listed(frame.columns)}")
         if index is not None:
             if index.nlevels > 1:
-                text = "the nodes have an index of several levels: name a column, pcfi.frames.impute(..., id=...)"
+                text = "the nodes have an index of several levels: name the column of ids with id="
                 return Ids(None, None, "the index", text)
             found = Ids(narwhals().from_native(index.to_series(), series_only=True), None, "the index")
             return replace(found, doubt=found._doubt())
@@ -144,8 +144,8 @@ def _listed(names: Any) -> str:
 def _row_numbers(named: Any, what: str, words: str) -> Array:
     if not named.dtype.is_integer():
         raise GraphError(
-            f"{what} holds {_kind(named)}, but the nodes are named by {words}: say which column of the nodes holds "
-            "ids, pcfi.frames.impute(nodes, edges, id=...)"
+            f"{what} holds {_kind(named)}, but the nodes are named by {words}",
+            remedy="name the column of the nodes that holds ids with {id}",
         )
     return np.asarray(named.cast(narwhals().Int64).fill_null(-1).to_numpy())
 
@@ -225,8 +225,8 @@ def read_edges(
     for name, column in (("source", source), ("target", target)):
         if column not in frame.columns:
             raise GraphError(
-                f"the edge table has no column {column!r}, only {_listed(frame.columns)}: name the one that holds the "
-                f"{name} of an edge, pcfi.frames.impute(nodes, edges, {name}=...)"
+                f"the edge table has no column {column!r}, only {_listed(frame.columns)}",
+                remedy=f"name the one that holds the {name} of an edge with {{{name}}}",
             )
     ends = np.stack([ids.rows(frame.get_column(name), f"the edge column {name!r}") for name in (source, target)])
     known: Array = np.logical_and(ends[0] >= 0, ends[1] >= 0)
@@ -251,14 +251,14 @@ def _refuse_unknown(frame: Any, columns: tuple[str, str], ends: Array, ids: Ids)
     ]
     there = f" (such as {_few(held)})" if held else ""
     advice = (
-        "name another column of ids, pcfi.frames.impute(nodes, edges, id=...)"
+        "name another column of ids with {id}"
         if len(edges) == ends.shape[1]
-        else "leave these edges out with pcfi.frames.impute(nodes, edges, unknown_ids='drop')"
+        else "leave these edges out with {unknown_ids='drop'}"
     )
     raise GraphError(
         f"edge {edges[0]} names {names[0]!r}, which is not in {ids.words} of the nodes{there}; "
-        f"{counted(len(edges), 'edge')} of {ends.shape[1]:,} do so (such as {_few(names)}){_near(held, names)}: "
-        f"add the rows, or {advice}"
+        f"{counted(len(edges), 'edge')} of {ends.shape[1]:,} do so (such as {_few(names)}){_near(held, names)}",
+        remedy=f"add the rows, or {advice}",
     )
 
 

@@ -199,8 +199,8 @@ def _whole(values: Array, series: Any) -> Array:
 def _refuse_long_integers(series: Any) -> None:
     if max(int(series.max() or 0), -int(series.min() or 0)) > 2**53:
         raise FeatureError(
-            f"the column {series.name!r} holds integers beyond 2^53, which float64 cannot tell apart: leave it out "
-            "with channels=, or name it as id= if it is one"
+            f"the column {series.name!r} holds integers beyond 2^53, which float64 cannot tell apart",
+            remedy="leave it out with {channels}, or name it with {id} if it holds the ids",
         )
 
 
@@ -235,13 +235,14 @@ def read_table(
     categorical = _names(frame, () if categorical is None else categorical, "categorical")
     if ids.column in categorical:
         raise ParameterError(
-            f"categorical names {ids.column!r}, which holds the ids: leave it out, or name another id="
+            f"names {ids.column!r}, which holds the ids",
+            parameter="categorical",
+            remedy="leave it out, or name another column with {id}",
         )
     numbers = _numbers(frame, ids, categorical) if channels is None else _named(frame, ids, channels, categorical)
     if not numbers and not categorical:
         raise FeatureError(
-            "the node table has no column of numbers to fill: name columns of categories with "
-            "pcfi.frames.impute(nodes, edges, categorical=[...])"
+            "the node table has no column of numbers to fill", remedy="name columns of categories with {categorical}"
         )
     chosen = [name for name in frame.columns if name in {*numbers, *categorical}]
     columns = [
@@ -280,11 +281,15 @@ def _named(frame: Any, ids: Ids, channels: Sequence[str], categorical: list[str]
         _refuse_numbers_as_objects(frame.get_column(name))
         _refuse_sparse(frame.get_column(name))
         if name == ids.column:
-            raise ParameterError(f"channels names {name!r}, which holds the ids: leave it out, or name another id=")
+            raise ParameterError(
+                f"names {name!r}, which holds the ids",
+                parameter="channels",
+                remedy="leave it out, or name another column with {id}",
+            )
         if name not in categorical and not _is_number(frame.get_column(name).dtype):
             raise FeatureError(
-                f"the column {name!r} holds {frame.get_column(name).dtype}, not numbers: name it in "
-                "categorical= as well, or convert it"
+                f"the column {name!r} holds {frame.get_column(name).dtype}, not numbers",
+                remedy="name it in {categorical} as well, or convert it",
             )
     return names
 
@@ -297,8 +302,8 @@ def _refuse_numbers_as_objects(series: Any) -> None:
     held = infer_dtype(series.to_native(), skipna=True)
     if held in ("integer", "floating", "mixed-integer-float", "mixed-integer", "decimal", "boolean"):
         raise FeatureError(
-            f"the column {series.name!r} holds {held} values as Python objects: convert it with pandas.to_numeric, or "
-            "leave it out with channels="
+            f"the column {series.name!r} holds {held} values as Python objects",
+            remedy="convert it with pandas.to_numeric, or leave it out with {channels}",
         )
 
 
@@ -320,7 +325,7 @@ def _category(series: Any) -> Column:
     labels = series if series.dtype == nw.String else series.cast(nw.String)
     categories = labels.filter((~missing).tolist()).unique().sort()
     if len(categories) == 0:
-        raise FeatureError(f"the column {series.name!r} has no known category: leave it out of categorical=")
+        raise FeatureError(f"the column {series.name!r} has no known category", remedy="leave it out of {categorical}")
     if len(categories) > MOST_CATEGORIES:
         raise FeatureError(
             f"the column {series.name!r} has {counted(len(categories), 'different value')}, and each would become a "

@@ -143,7 +143,8 @@ class TableEdges:
         raise GraphError(
             f"edge {seen + edge} names {batch.column(IDS[end])[edge].as_py()!r}, which is not among the "
             f"{counted(len(self.ids), 'id')} of the nodes; {counted(count, 'edge')} of {batch.num_rows:,} in this part "
-            "of the file do so: add the rows, or leave these edges out with unknown_ids='drop'"
+            "of the file do so",
+            remedy="add the rows, or leave these edges out with {unknown_ids='drop'}",
         )
 
     def largest(self) -> int | None:
@@ -165,8 +166,8 @@ def _numbers(column: Any, name: str, seen: int) -> Array:
     array = np.asarray(column)
     if array.dtype.kind not in "iufb":
         raise GraphError(
-            f"column {name!r} holds {column.type}, but must hold numbers: pass ids= (the ids of the nodes in the order "
-            "of their rows) if nodes are named"
+            f"column {name!r} holds {column.type}, but must hold row numbers",
+            remedy="name the column of the nodes that holds ids with {id}",
         )
     return array
 
@@ -260,8 +261,8 @@ def open_table(
     usual = usual_ends(names)
     if usual is None and (source is None or target is None):
         raise GraphError(
-            f"the edge file has the columns {names}, but a source and a target are needed: name them with source= and "
-            "target="
+            f"the edge file has the columns {names}, but a source and a target are needed",
+            remedy="name them with {source} and {target}",
         )
     ends = (source or (usual or ("", ""))[0], target or (usual or ("", ""))[1])
     if weight is None:

@@ -41,8 +41,9 @@ class WorkFolder:
             different = sorted(name for name in {*job, *before} if job.get(name) != before.get(name))
             if different:
                 raise ParameterError(
-                    f"the work folder {str(self.path)!r} belongs to another run (other {', '.join(different)}): give "
-                    "the same input to go on with that run, or remove the folder, or choose another with work="
+                    f"the work folder {str(self.path)!r} belongs to another run (other {', '.join(different)})",
+                    remedy="pass the same input to continue that run, or remove the folder, or choose another with "
+                    "{work}",
                 )
             self._is_mine = True
         else:

@@ -224,11 +224,13 @@ def _check_shapes(store: Store, mask: Store | None) -> None:
 def work_path(work: str | Path | None, result: str | None) -> Path:
     """Where a run keeps what it has finished."""
     if work is None and is_address(str(result)):
-        raise ParameterError("result is an address: name a local or shared folder to work in with work=")
+        raise ParameterError("result is an address", remedy="name a local or shared folder to work in with {work}")
     path = Path(f"{result}.work" if work is None else work).absolute()
     holds = [entry for entry in path.iterdir() if not is_scratch(entry)] if path.is_dir() else []
     if holds and not (path / "job.json").exists():
-        raise ParameterError(f"{str(path)!r} is not empty and no work folder of pcfi: name another with work=")
+        raise ParameterError(
+            f"{str(path)!r} is neither empty nor a work folder of pcfi", remedy="name another with {work}"
+        )
     return path
 
 
@@ -283,13 +285,14 @@ def _kept_or_removed(folder: WorkFolder) -> Iterator[None]:
             folder.abandon()
             raise
         raise TooLargeError(
-            f"{error}. Finished tasks are kept in {str(folder.path)!r}: the same call goes on from there with more "
-            "memory; for other settings remove that folder first, or choose another with work="
+            f"{error}. Finished tasks are kept in {str(folder.path)!r}",
+            remedy="run it again with more memory to continue; for other settings remove that folder first, or choose "
+            "another with {work}",
         ) from error
     except OSError as error:
         if isinstance(error, StorageError) or error.errno not in NO_SPACE:
             raise
         raise StorageError(
-            f"no space is left on disk ({error}). Finished tasks are kept in {str(folder.path)!r}: make room, and the "
-            "same call goes on from there"
+            f"no space is left on disk ({error}). Finished tasks are kept in {str(folder.path)!r}",
+            remedy="make room, and run it again to continue",
         ) from error

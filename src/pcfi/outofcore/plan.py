@@ -123,7 +123,8 @@ def refuse_small_budget(store: Store, size: Size, settings: Settings, budget: in
     if base + needed > budget:
         raise TooLargeError(
             f"{size.n_nodes:,} nodes need about {size_in_words(base + needed)} of private memory, whatever the number "
-            f"of channels, but memory is {size_in_words(budget)}: {_advice(settings)}"
+            f"of channels, but memory is {size_in_words(budget)}",
+            remedy=_remedy(settings),
         )
     reading = READING * store.largest_read
     if reading and base + reading > budget:
@@ -133,9 +134,9 @@ def refuse_small_budget(store: Store, size: Size, settings: Settings, budget: in
         )
 
 
-def _advice(settings: Settings) -> str:
+def _remedy(settings: Settings) -> str:
     if isinstance(settings.solver, UntilSettled):
-        return "grant more, or take FixedSteps, which needs half as much"
+        return "grant more, or fix the number of steps with {solver=FixedSteps(100)}, which needs half as much"
     return "grant more"
 
 
@@ -220,8 +221,8 @@ def check_layout(run: Run) -> None:
         most = int((max(0, spare - plan["chunk_rows"] * row_bytes(size)) / (8 * TREE_SUMS)) ** 0.5)
         raise TooLargeError(
             f"sharing between {size.n_sharers:,} channels needs about {size_in_words(plan['base'] + sums)} of private "
-            f"memory, but memory is {size_in_words(plan['budget'])}, enough for {most:,} channels: grant more, or "
-            "switch sharing off with beta=0"
+            f"memory, but memory is {size_in_words(plan['budget'])}, enough for {most:,} channels",
+            remedy="grant more, or leave out the exchange between channels with {beta=0}",
         )
 
 
@@ -242,5 +243,6 @@ def check_space(run: Run) -> None:
     if needed > free:
         raise StorageError(
             f"the work folder and what is written beside it take up to {size_in_words(needed)}, but the disk of "
-            f"{str(home)!r} has {size_in_words(free)} left: make room, or choose another disk with work="
+            f"{str(home)!r} has {size_in_words(free)} left",
+            remedy="make room, or choose another disk with {work}",
         )

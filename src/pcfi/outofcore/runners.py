@@ -166,7 +166,7 @@ class DaskRunner:
     def _clear_errors(self, futures: list[Any]) -> Iterator[None]:
         """Call tasks back if one of them fails, and say what happened to workers and scheduler in plain words."""
         distributed = load("distributed", "a cluster", "scale")
-        kept = f"Finished tasks are kept in {str(self._run.folder.path)!r}: the same call goes on from there"
+        kept = f"Finished tasks are kept in {str(self._run.folder.path)!r}: run it again to continue"
         try:
             yield
         except BaseException as error:
@@ -176,7 +176,7 @@ class DaskRunner:
             if isinstance(error, distributed.KilledWorker):
                 raise ClusterError(
                     f"workers died again and again while they did the same task ({error.task}), most likely because it "
-                    "took more memory than they have: see pcfi.scale.estimate, and give workers more memory or run "
+                    "took more memory than they have: give workers more memory (pcfi info estimates it), or run "
                     f"fewer on a machine. {kept}"
                 ) from error
             if not connected and isinstance(error, OSError | distributed.CancelledError):

@@ -50,7 +50,7 @@ class Store:
 
     def column(self, name: str, most: int) -> Any:  # noqa: ARG002
         """All of one column, as a pyarrow array of at most so many bytes; only Parquet has names."""
-        raise ParameterError(f"id={name!r} names a column of Parquet features, but features is {self.path!r}")
+        raise ParameterError(f"names a column {name!r}, but {self.path!r} is not a Parquet file", parameter="id")
 
 
 class NpyStore(Store):
@@ -152,8 +152,8 @@ class ParquetStore(Store):
             return column.cast(pa.float64())
         except pa.ArrowInvalid:
             raise FeatureError(
-                f"the column {name!r} holds integers beyond 2^53, which float64 cannot tell apart: leave it out of "
-                "columns=, or name it as id= if it is one"
+                f"the column {name!r} holds integers beyond 2^53, which float64 cannot tell apart",
+                remedy="leave it out of {columns}, or name it with {id} if it holds the ids",
             ) from None
 
     def column(self, name: str, most: int) -> Any:
@@ -264,7 +264,7 @@ def open_store(
     if kind not in SUFFIXES:
         raise ParameterError(f"{what} is {name!r}, but must end in one of {', '.join(SUFFIXES)}")
     if columns is not None and kind != ".parquet":
-        raise ParameterError("columns= names columns of a Parquet file; other files have none")
+        raise ParameterError("names columns of a Parquet file; other files have none", parameter="columns")
     if not is_address(name) and not Path(name).exists():
         raise ParameterError(f"there is no file {name!r}")
     if kind == ".npy" and is_address(name):

@@ -109,7 +109,7 @@ def refuse_unreachable(n_cells: int, problem: Problem, settings: Settings) -> No
     """Raise if there are unreachable cells and the caller wants an error then."""
     if n_cells and settings.unreachable == "error":
         text = unreachable_text(n_cells, problem)
-        raise UnreachableError(f"{text}: choose unreachable='mean', 'zero' or 'nan' to go on")
+        raise UnreachableError(text, remedy="choose {unreachable='mean'}, 'zero' or 'nan' to fill them anyway")
 
 
 def usual_warnings(

@@ -76,8 +76,9 @@ def refuse_non_finite(finite: bool) -> None:
     """Raise if a refined value is not finite."""
     if not finite:
         raise DivergenceError(
-            "sharing between channels left the finite numbers: beta is too large, or the channels differ too much in "
-            "scale (try standardize=True)"
+            "values overflowed in the exchange between channels: beta is too large, or the channels differ too much in "
+            "scale",
+            remedy="try a smaller {beta}, or {standardize=True}",
         )
 
 

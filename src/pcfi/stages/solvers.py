@@ -10,7 +10,9 @@ MOST_STEPS = 10**9
 
 def _count(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= int(value) <= MOST_STEPS:
-        raise ParameterError(f"{name} must be a whole number of at least 1 and at most {MOST_STEPS:,}, got {value!r}")
+        raise ParameterError(
+            f"must be a whole number of at least 1 and at most {MOST_STEPS:,}, got {value!r}", parameter=name
+        )
     return int(value)
 
 
@@ -61,7 +63,9 @@ class UntilSettled:
     def __post_init__(self) -> None:
         is_number = isinstance(self.rtol, Real) and not isinstance(self.rtol, bool)
         if not is_number or not 0 < self.rtol < 1 or not 0 < float(self.rtol) < 1:
-            raise ParameterError(f"rtol must be a number between 0 and 1 (both excluded), got {self.rtol!r}")
+            raise ParameterError(
+                f"must be a number between 0 and 1 (both excluded), got {self.rtol!r}", parameter="rtol"
+            )
         object.__setattr__(self, "rtol", float(self.rtol))
         object.__setattr__(self, "max_steps", _count("max_steps", self.max_steps))
 
