@@ -11,13 +11,13 @@ import pytest
 import pcfi
 from command_line import features, ring
 from pcfi.errors import FileError
-from pcfi.report.charts import charts
-from pcfi.report.errors import evaluation_facts, judged
+from pcfi.report.evaluation_facts import evaluation_facts, judged
 from pcfi.report.facts import Facts
-from pcfi.report.gathering import Circumstances, Filling, gather
-from pcfi.report.library import chart_library
-from pcfi.report.page import paint
-from pcfi.report.sentences import summary
+from pcfi.report.html_page import paint
+from pcfi.report.imputation_charts import charts
+from pcfi.report.imputation_facts import Circumstances, Filling, gather
+from pcfi.report.summary import summary
+from pcfi.report.vega_bundle import chart_library
 
 EVIL = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
 NAMES = [EVIL, 'income & "wealth"', "</script><b>height</b>"]

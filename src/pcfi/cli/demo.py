@@ -78,7 +78,7 @@ def _show(told: Session, rows: Any, result: Any) -> None:
 
 def _judged(digits: Any, rows: Any, results: Any) -> Any:
     """The errors on the removed pixels as an evaluation; here the truth is known."""
-    from pcfi.report.errors import judged
+    from pcfi.report.evaluation_facts import judged
     from pcfi.report.facts import EvaluationFacts
 
     removed, hops = ~digits.known, results["pcfi"]._hops
@@ -90,8 +90,8 @@ def _judged(digits: Any, rows: Any, results: Any) -> Any:
 def _draw(told: Session, digits: Any, result: Any, tested: Any, folder: Path) -> None:
     import pcfi
     from pcfi.demo import channel_names, draw, node_name
-    from pcfi.report.gathering import Circumstances, Filling, gather
-    from pcfi.report.page import paint
+    from pcfi.report.html_page import paint
+    from pcfi.report.imputation_facts import Circumstances, Filling, gather
 
     picture, page = folder / PICTURE, folder / REPORT
     with told.stage("picture"), atomic_file(str(picture), force=True) as file:

@@ -109,7 +109,7 @@ def hide_and_fill(told: Session, loaded: Loaded, given: dict[str, Any], seed: in
 
 def as_facts(found: Evaluation) -> dict[str, Any]:
     """The evaluation as JSON takes it."""
-    from pcfi.report.errors import evaluation_facts
+    from pcfi.report.evaluation_facts import evaluation_facts
     from pcfi.report.facts import finite
 
     return dict(finite(asdict(evaluation_facts(found))))

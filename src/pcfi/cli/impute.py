@@ -169,7 +169,7 @@ def impute(
 
 def _evaluated(told: Session, loaded: Loaded, given: dict[str, Any], seed: int) -> Any:
     from pcfi.cli.evaluate import hide_and_fill
-    from pcfi.report.errors import evaluation_facts
+    from pcfi.report.evaluation_facts import evaluation_facts
 
     try:
         return evaluation_facts(hide_and_fill(told, loaded, given, seed))
@@ -187,8 +187,8 @@ def _report(
     given: dict[str, Any],
     tested: Any,
 ) -> Any:
-    from pcfi.report.gathering import Circumstances, Filling, gather
-    from pcfi.report.page import paint
+    from pcfi.report.html_page import paint
+    from pcfi.report.imputation_facts import Circumstances, Filling, gather
 
     with told.stage("report"):
         files = {"nodes": paths[0], "edges": paths[1], "output": outputs.values}

@@ -95,7 +95,7 @@ def look(loaded: Loaded) -> Info:
     """Gather what is in the files."""
     from pcfi.inputs.problem import read_problem
     from pcfi.memory import needs
-    from pcfi.report.gathering import graph_facts, hop_facts
+    from pcfi.report.imputation_facts import graph_facts, hop_facts
     from pcfi.settings import Settings
     from pcfi.stages.hops import count_hops
 

@@ -33,7 +33,7 @@ def report(
     """Paint the report of a saved facts file again."""
     with session(quiet=quiet, debug=debug, data_out=output == "-") as told:
         check_output(output, force=force)
-        from pcfi.report.page import paint
+        from pcfi.report.html_page import paint
 
         write_text(paint(_read(facts)), output, force=force)
         if output != "-":

@@ -138,7 +138,7 @@ def _run(work: _Work, *, quiet: bool) -> int:
         return 0
     from rich.console import Console
 
-    from pcfi.cli.reporting import Outlook, reporting
+    from pcfi.cli.run_progress import Outlook, reporting
     from pcfi.experiments.estimates import Experience
     from pcfi.experiments.execution import execute
     from pcfi.experiments.preparing import fetch_datasets, require_packages, warm_up
@@ -171,7 +171,7 @@ def _show(work: _Work, out: Path) -> None:
     """Print the tables, write the files."""
     from rich.console import Console
 
-    from pcfi.cli.rendering import print_table
+    from pcfi.cli.terminal_tables import print_table
     from pcfi.experiments.page import section, write
 
     console, sections = Console(), [section(one, work.store) for one in work.plans]

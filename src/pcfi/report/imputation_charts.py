@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from pcfi.errors import counted
-from pcfi.report.chart import Chart, axis, bar, layered, percent, single
-from pcfi.report.error_charts import coverage, errors, errors_by_hops, expected_errors
+from pcfi.report.evaluation_charts import coverage, errors, errors_by_hops, expected_errors
 from pcfi.report.facts import ChannelFacts, Facts, Picture
+from pcfi.report.vega_lite import Chart, axis, bar, layered, percent, single
 
 KNOWN, FILLED = "known before", "filled in"
 MOST_BARS = 60  # channels shown one by one; more become a histogram

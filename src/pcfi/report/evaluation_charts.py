@@ -4,8 +4,8 @@ from typing import Any
 
 from pcfi.evaluation.reliability import Reliability
 from pcfi.evaluation.result import hidden_cells
-from pcfi.report.chart import Chart, axis, bar, layered, percent, single
 from pcfi.report.facts import Facts
+from pcfi.report.vega_lite import Chart, axis, bar, layered, percent, single
 
 
 def errors(facts: Facts) -> Chart | None:

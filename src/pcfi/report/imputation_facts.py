@@ -12,7 +12,7 @@ import numpy as np
 from pcfi._typing import Array
 from pcfi.inputs.graphs import Graph
 from pcfi.report.facts import ChannelFacts, Convergence, EvaluationFacts, Facts, GraphFacts, Histogram, HopFacts
-from pcfi.report.picture import draw_picture
+from pcfi.report.graph_drawing import draw_picture
 from pcfi.result import Imputation
 from pcfi.stages.hops import Hops
 

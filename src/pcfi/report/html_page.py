@@ -1,10 +1,10 @@
 """Facts -> one HTML page that needs nothing else, neither files nor a network."""
 
 from pcfi.optional import load
-from pcfi.report.charts import charts
 from pcfi.report.facts import Facts
-from pcfi.report.library import chart_library
-from pcfi.report.sentences import summary
+from pcfi.report.imputation_charts import charts
+from pcfi.report.summary import summary
+from pcfi.report.vega_bundle import chart_library
 
 
 def paint(facts: Facts) -> str:
