@@ -12,11 +12,9 @@ from scipy.io import mmwrite
 import pcfi
 from command_line import edge_table, features, node_table, ring
 from pcfi.errors import FileError, ParameterError, TooLargeError
-from pcfi.files import edges as edge_files
-from pcfi.files import nodes as node_files
-from pcfi.files import sizes
+from pcfi.files import edge_files, node_files, sizes
 from pcfi.files.formats import EDGE_FORMATS, NODE_FORMATS, OUTPUT_FORMATS, Format, format_of, sniff
-from pcfi.files.nodes import Wanted, read_nodes
+from pcfi.files.node_files import Wanted, read_nodes
 from pcfi.files.writing import atomic_file, write_table
 from test_mangled_files import WHOLE
 

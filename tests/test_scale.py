@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import pcfi
 from hypothesis_profiles import examples
 from pcfi import scale
+from pcfi.files.paths import remove
 from pcfi.outofcore import plan
 from pcfi.outofcore.folder import WorkFolder
-from pcfi.outofcore.paths import remove
 from random_problems import problems, random_problem
 
 pa = pytest.importorskip("pyarrow")

@@ -8,9 +8,9 @@ import pytest
 
 import pcfi
 from pcfi import scale
+from pcfi.files.paths import remove
 from pcfi.outofcore import imputation, plan, stages
 from pcfi.outofcore.folder import WorkFolder
-from pcfi.outofcore.paths import remove
 from pcfi.outofcore.tasks import TASKS
 
 N_NODES, N_CHANNELS = 60, 5

@@ -97,7 +97,9 @@ def test_tensors_on_the_cpu_are_read_and_given_back_without_a_copy():
     problem = read_problem(features, edges, known=features > 0)
     assert problem.values.ctypes.data == features.data_ptr()
     filled = np.zeros((3, 2), dtype=np.float32)
-    assert read_problem(features[:3, :2].contiguous(), edges[:, :2]).restore(filled).data_ptr() == filled.ctypes.data
+    assert (
+        read_problem(features[:3, :2].contiguous(), edges[:, :2]).wrap_values(filled).data_ptr() == filled.ctypes.data
+    )
     graph = pcfi.prepare_graph(edges)
     pcfi.impute(features, graph, method="zero")
     tracemalloc.start()

@@ -168,7 +168,7 @@ def status_of(settings: Settings, filled: Filled, problem: Problem) -> str:
             "neighbors": "the mean of its known neighbours, or of its channel if it has none",
         }
         return f"A missing cell holds {what[settings.method]}."
-    if filled.hops is not None and filled.hops.unreachable_cells(problem.leading) == problem.n_missing:
+    if filled.hops is not None and filled.hops.unreachable_cells(problem.first_channels) == problem.n_missing:
         return "No source can reach any missing cell, so there was nothing to diffuse."
     residual, steps = filled.outcome.residual, counted(filled.outcome.steps, "step")
     if isinstance(settings.solver, UntilSettled) and residual <= settings.solver.rtol:
@@ -187,9 +187,9 @@ def _report(problem: Problem, resolved: Resolved, filled: Filled, status: str) -
     converged = isinstance(solver, FixedSteps) or outcome.residual <= solver.rtol
     empty = (problem.channels.n_known == 0) & (settings.method != "zero") & (problem.n_missing > 0)
     if filled.hops is not None:
-        n_unreachable = filled.hops.unreachable_cells(problem.leading)
+        n_unreachable = filled.hops.unreachable_cells(problem.first_channels)
     else:
-        n_unreachable = int(empty[problem.leading].sum()) * len(problem.values)
+        n_unreachable = int(empty[problem.first_channels].sum()) * len(problem.values)
     notices = usual_warnings(problem, settings, status, converged=converged, n_unreachable=n_unreachable)
     if tuning is not None and tuning.note and problem.n_missing:
         text = f"alpha={tuning.alpha:g}, beta={tuning.beta:g} and no shrinking were used by default: {tuning.note}"
@@ -197,7 +197,7 @@ def _report(problem: Problem, resolved: Resolved, filled: Filled, status: str) -
     notices += _of_scales(problem, settings, filled)
     is_pcfi = settings.method == "pcfi"
     result = Imputation(
-        values=problem.restore(filled.values),
+        values=problem.wrap_values(filled.values),
         method=settings.method,
         alpha=settings.alpha if is_pcfi else None,
         beta=settings.beta if is_pcfi else None,
@@ -208,15 +208,15 @@ def _report(problem: Problem, resolved: Resolved, filled: Filled, status: str) -
         converged=converged,
         n_missing=problem.n_missing,
         n_unreachable=n_unreachable,
-        shape=(len(problem.values), len(empty[problem.leading])),
+        shape=(len(problem.values), len(empty[problem.first_channels])),
         _filled=filled.values,
         _hops=filled.hops,
         tuning=tuning,
         center=backend_for(problem).channel_means(filled.values) if settings.center else None,
         _unreachable_channels=empty,
         _dtype=problem.dtype,
-        _wrap=problem.wrap,
-        _leading=problem.leading,
+        _wrap_cells=problem.wrap_cells,
+        _first_channels=problem.first_channels,
         _categorical=problem.categorical,
     )
     return result, notices
@@ -238,8 +238,8 @@ def _of_scales(problem: Problem, settings: Settings, filled: Filled) -> list[Pcf
     if times[worst] <= 1:
         return []
     text = (
-        f"sharing between channels with beta={settings.beta:.3g} took {problem.named(worst)} {times[worst]:.0f} times "
-        "its largest known value beyond what is known, because channels have very different scales: pass "
+        f"sharing between channels with beta={settings.beta:.3g} took {problem.channel_name(worst)} {times[worst]:.0f} "
+        "times its largest known value beyond what is known, because channels have very different scales: pass "
         "standardize=True, or objective='values'"
     )
     return [ScaleWarning(text)]

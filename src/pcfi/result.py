@@ -77,8 +77,8 @@ class Imputation:
     _hops: Hops | None = None
     _unreachable_channels: Array = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     _dtype: npt.DTypeLike = np.float64
-    _wrap: Callable[[Array], Any] = _as_it_is
-    _leading: Any = field(default_factory=lambda: slice(None))
+    _wrap_cells: Callable[[Array], Any] = _as_it_is
+    _first_channels: Any = field(default_factory=lambda: slice(None))
     _categorical: Any = field(default_factory=lambda: slice(0))
 
     @cached_property
@@ -88,7 +88,7 @@ class Imputation:
         None for methods that do not search the graph. Kept per pattern, expanded when first asked for. A table, if the
         features were one.
         """
-        return None if self._hops is None else self._wrap(self._hops.expand())
+        return None if self._hops is None else self._wrap_cells(self._hops.expand())
 
     @cached_property
     def confidence(self) -> Any:
@@ -98,7 +98,7 @@ class Imputation:
         """
         if self._hops is None or self.alpha is None:
             return None
-        return self._wrap(self._hops.confidence(self.alpha, self._dtype))
+        return self._wrap_cells(self._hops.confidence(self.alpha, self._dtype))
 
     @cached_property
     def representation(self) -> Any:
@@ -107,7 +107,7 @@ class Imputation:
             return self.values
         center = self.center.astype(self._dtype)
         is_array = isinstance(self._filled, np.ndarray)
-        return self._wrap(self._filled - (center if is_array else tensors.beside(self._filled, center)))
+        return self._wrap_cells(self._filled - (center if is_array else tensors.beside(self._filled, center)))
 
     @cached_property
     def expected_error(self) -> Any:
@@ -118,7 +118,7 @@ class Imputation:
         if self._hops is None or self._calibration is None:
             return None
         factors = self._calibration.factors(self._hops.n_levels)
-        return self._wrap(self._in_units(factors, self._calibration.scale, self._hops))
+        return self._wrap_cells(self._in_units(factors, self._calibration.scale, self._hops))
 
     def interval(self, coverage: float = 0.9) -> tuple[Any, Any]:
         """Lowest and highest value of every cell: the truth is between them with a probability of `coverage`.
@@ -137,7 +137,7 @@ class Imputation:
         for by_code, by_channel in self._calibration.half_widths(self._hops.n_levels, coverage):
             by_channel[self._categorical] = np.nan
             half = half + self._in_units(by_code, by_channel, self._hops)
-        return self._wrap(self._filled - half), self._wrap(self._filled + half)
+        return self._wrap_cells(self._filled - half), self._wrap_cells(self._filled + half)
 
     def _in_units(self, by_code: Array, scale: Any, hops: Hops) -> Any:
         """What a table by hops code says about every cell, times its channel's scale."""
@@ -153,7 +153,7 @@ class Imputation:
     @cached_property
     def unreachable(self) -> Any:
         """Mask of the cells that no source can reach."""
-        return self._wrap(self._unreachable_cells())
+        return self._wrap_cells(self._unreachable_cells())
 
     def _unreachable_cells(self) -> Array:
         if self._hops is not None:

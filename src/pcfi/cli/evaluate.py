@@ -14,7 +14,7 @@ from pcfi.cli.session import Session, session
 from pcfi.errors import ParameterError, counted
 from pcfi.evaluation import FOLDS, UNITS, Evaluation
 from pcfi.evaluation.result import hidden_cells
-from pcfi.files.nodes import Wanted
+from pcfi.files.node_files import Wanted
 from pcfi.settings import METHODS
 
 MOST_HOPS = 6  # that the table has columns for

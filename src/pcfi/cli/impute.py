@@ -18,7 +18,7 @@ from pcfi.cli.outputs import Outputs
 from pcfi.cli.session import Session, session
 from pcfi.errors import FeatureError, FileError, ParameterError, counted
 from pcfi.files.formats import STANDARD, STREAM_FORMATS
-from pcfi.files.nodes import Wanted
+from pcfi.files.node_files import Wanted
 from pcfi.files.writing import write_table, write_text
 
 

@@ -12,13 +12,13 @@ from pcfi.cli.loading import EdgeColumns, Loaded, load
 from pcfi.cli.requirements import Job, Outline, job_of, outline
 from pcfi.cli.session import Session, session
 from pcfi.errors import counted
-from pcfi.files.nodes import Wanted
+from pcfi.files.node_files import Wanted
 from pcfi.files.sizes import size_of
 from pcfi.report.facts import GraphFacts, HopFacts
 
 if TYPE_CHECKING:
+    from pcfi.inputs.node_tables import NodeColumn
     from pcfi.inputs.problem import Problem
-    from pcfi.inputs.tables import Column
 
 MOST_ROWS = 30  # channels shown one by one
 MOST_HOPS = 10
@@ -105,7 +105,7 @@ def look(loaded: Loaded) -> Info:
     known = problem.channels
     channels = tuple(
         _channel(problem, column, int(place))
-        for column, place in zip(loaded.table.columns, problem.leading, strict=True)
+        for column, place in zip(loaded.table.columns, problem.first_channels, strict=True)
     )
     job = job_of(
         problem.values.shape,
@@ -121,14 +121,14 @@ def look(loaded: Loaded) -> Info:
         n_missing=problem.n_missing,
         n_patterns=len(known.representatives),
         channels=channels,
-        hops=hop_facts(count_hops(problem), None, problem.leading),
+        hops=hop_facts(count_hops(problem), None, problem.first_channels),
         memory={"filling": needed.total, "tables": int(loaded.nodes.table.nbytes), "available": job.available},
         job=job,
         remarks=(*_remarks(facts, channels), *_markers(problem, channels), *job.remarks()),
     )
 
 
-def _channel(problem: "Problem", column: "Column", place: int) -> Channel:
+def _channel(problem: "Problem", column: "NodeColumn", place: int) -> Channel:
     known = problem.channels
     n_known = int(known.n_known[place])
     low, high = (None, None) if column.codes is not None else (float(known.low[place]), float(known.high[place]))
@@ -160,7 +160,7 @@ def _remarks(graph: GraphFacts, channels: tuple[Channel, ...]) -> list[str]:
 def _markers(problem: "Problem", channels: tuple[Channel, ...]) -> list[str]:
     """Extremes that stand repeatedly and look like marks of missing cells."""
     found: dict[float, list[str]] = {}
-    for place, channel in zip(problem.leading, channels, strict=True):
+    for place, channel in zip(problem.first_channels, channels, strict=True):
         for value in set(MARKS).intersection({channel.low, channel.high}):
             if (problem.values[:, place] == value).sum() > 1:
                 found.setdefault(value, []).append(channel.name)

@@ -8,11 +8,10 @@ import numpy as np
 from pcfi._typing import Array
 from pcfi.cli.session import Session
 from pcfi.errors import FeatureError, ParameterError, counted
-from pcfi.files import edges as edge_files
-from pcfi.files import nodes as node_files
+from pcfi.files import edge_files, node_files
 from pcfi.inputs.graphs import Graph, read_graph
 from pcfi.inputs.ids import UNKNOWN_IDS, is_frame, read_edges
-from pcfi.inputs.tables import Table, read_table
+from pcfi.inputs.node_tables import NodeTable, read_table
 
 
 @dataclass(frozen=True)
@@ -31,15 +30,15 @@ class Loaded:
 
     Attributes
     ----------
-    nodes : Nodes
+    nodes : NodeFileContents
         The node file.
-    table : Table
+    table : NodeTable
         The same, with channels chosen.
     graph : Graph
     """
 
-    nodes: node_files.Nodes
-    table: Table
+    nodes: node_files.NodeFileContents
+    table: NodeTable
     graph: Graph
 
     @property

@@ -7,16 +7,15 @@ from typing import Any
 from pcfi.cli.loading import EdgeColumns
 from pcfi.cli.session import Session
 from pcfi.errors import FileError, ParameterError, TooLargeError, counted
-from pcfi.files import edges as edge_files
-from pcfi.files import nodes as node_files
+from pcfi.files import edge_files, node_files
 from pcfi.files.formats import Format
-from pcfi.files.opening import Source
+from pcfi.files.opening import InputFile
 
 SAMPLE = 1 << 20  # bytes of a text file that tell the length of its lines
 
 
 @dataclass(frozen=True, eq=False)
-class Heads:
+class FileMetadata:
     """What `pcfi.scale.impute` has to be told about the columns, and how much there is.
 
     Attributes
@@ -41,42 +40,46 @@ class Heads:
 
 def serves(paths: tuple[str, str]) -> bool:
     """Whether both files are of a kind whose head says enough."""
+    from pcfi.files.paths import suffix_of, table_suffix
     from pcfi.outofcore.edge_tables import SUFFIXES as TABLES
-    from pcfi.outofcore.paths import suffix_of, table_suffix
-    from pcfi.outofcore.stores import SUFFIXES
+    from pcfi.outofcore.feature_stores import SUFFIXES
 
     nodes = suffix_of(paths[0]) in SUFFIXES or ".zarr/" in paths[0]
     return nodes and (table_suffix(paths[1]) in (*TABLES, ".npy") or Path(paths[1]).is_dir())
 
 
-def read_heads(told: Session, paths: tuple[str, str], wanted: node_files.Wanted, ends: EdgeColumns, most: int) -> Heads:
+def read_metadata(
+    told: Session, paths: tuple[str, str], wanted: node_files.Wanted, ends: EdgeColumns, most: int
+) -> FileMetadata:
     """Choose columns by the rules for all files, and say so; looking for ids takes at most `most` bytes of memory."""
-    from pcfi.outofcore.paths import is_address
-    from pcfi.outofcore.stores import ParquetStore, open_store
+    from pcfi.files.paths import is_address
+    from pcfi.outofcore.feature_stores import ParquetStore, open_features
 
     for path, what in zip(paths, ("nodes", "edges"), strict=True):
         if not is_address(path) and not Path(path).exists():
             raise FileError(f"{path} does not exist: check the name of the file of {what}")
     _refuse_others(paths)
-    store = open_store(paths[0], "the node file")
+    store = open_features(paths[0], "the node file")
     id_column, columns, n_channels = None, None, store.shape[1]
     if isinstance(store, ParquetStore):
         id_column, columns = _choose_columns(told, store, wanted, paths[0], most)
         n_channels = len(columns)
-        store = open_store(paths[0], "the node file", columns)
+        store = open_features(paths[0], "the node file", columns)
     else:
         named = next((option for option, _ in wanted.names()), None)
         if named is not None:
             raise ParameterError(f"{named} names columns, but {paths[0]} has none: leave it out")
         told.say(f"{paths[0]}: {counted(store.shape[0], 'node')}, {counted(n_channels, 'channel')}")
-    return Heads(id_column, columns, _choose_ends(told, paths[1], ends), (store.shape[0], n_channels), store.dtype)
+    return FileMetadata(
+        id_column, columns, _choose_ends(told, paths[1], ends), (store.shape[0], n_channels), store.dtype
+    )
 
 
 def _refuse_others(paths: tuple[str, str]) -> None:
     if serves(paths):
         return
-    from pcfi.outofcore.paths import suffix_of
-    from pcfi.outofcore.stores import SUFFIXES
+    from pcfi.files.paths import suffix_of
+    from pcfi.outofcore.feature_stores import SUFFIXES
 
     if suffix_of(paths[0]) not in SUFFIXES and ".zarr/" not in paths[0]:
         raise ParameterError(
@@ -106,14 +109,14 @@ def _choose_columns(
             raise TooLargeError(f"{error}; if it holds no ids, name the column that does, --id") from None
 
     table = store.schema.empty_table()
-    id_column, columns = node_files.choose_columns(table, wanted, Source(path, Format("parquet")), is_unique)
-    told.say(node_files.described(node_files.Nodes(table, id_column, columns), path, n_nodes))
+    id_column, columns = node_files.choose_columns(table, wanted, InputFile(path, Format("parquet")), is_unique)
+    told.say(node_files.described(node_files.NodeFileContents(table, id_column, columns), path, n_nodes))
     return id_column, columns
 
 
 def _choose_ends(told: Session, path: str, ends: EdgeColumns) -> dict[str, Any]:
+    from pcfi.files.paths import table_suffix
     from pcfi.outofcore.edge_tables import SUFFIXES, schema_of
-    from pcfi.outofcore.paths import table_suffix
 
     if table_suffix(path) not in SUFFIXES:
         told.say(f"{path}: nodes named by row numbers")
@@ -130,9 +133,9 @@ def count_edges(path: str) -> int:
     """How many edges a file holds; of a text file, by its size and the length of its first lines."""
     import numpy as np
 
-    from pcfi.outofcore.graphs import open_graph
-    from pcfi.outofcore.paths import compression_of, opened, suffix_of, table_suffix
-    from pcfi.outofcore.stores import parquet_files
+    from pcfi.files.paths import compression_of, opened, suffix_of, table_suffix
+    from pcfi.outofcore.feature_stores import parquet_files
+    from pcfi.outofcore.mapped_graph import open_graph
 
     kind = table_suffix(path)
     if kind == ".parquet":

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from pcfi.cli.loading import EdgeColumns
-from pcfi.cli.metadata import read_heads
+from pcfi.cli.metadata import read_metadata
 from pcfi.cli.outputs import Outputs
 from pcfi.cli.session import Session
 from pcfi.errors import ParameterError, counted
 from pcfi.files.formats import STANDARD
-from pcfi.files.nodes import Wanted
+from pcfi.files.node_files import Wanted
 
 INSTEAD = {
     "--confidence-columns": "use --confidence FILE",
@@ -57,17 +57,17 @@ def stream(
 ) -> Any:
     """Fill a node file of any size; returns the `StoredImputation`."""
     from pcfi import scale
+    from pcfi.files.paths import full_path
     from pcfi.memory import available, give_back, size_in_bytes
     from pcfi.outofcore.folder import WorkFolder
     from pcfi.outofcore.imputation import work_path
-    from pcfi.outofcore.paths import full_path
 
     _refuse(paths, wanted, given, outputs, budget)
     folder = WorkFolder(work_path(budget.work, full_path(outputs.values)))
     resumes = folder.has("job.json")
     outputs.check_stored(resumes=resumes)
     most = size_in_bytes(budget.memory, "memory") if budget.memory else available() or 1 << 62
-    heads = read_heads(told, paths, wanted, ends, most // 8)
+    heads = read_metadata(told, paths, wanted, ends, most // 8)
     give_back()  # what looking for ids took
     parameters = _parameters(told, given)
     told.say(

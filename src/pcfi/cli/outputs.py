@@ -63,8 +63,8 @@ class Outputs:
 
     def check_stored(self, *, resumes: bool) -> None:
         """The same for what `pcfi.scale` writes; a run that goes on may find some of its own results."""
-        from pcfi.outofcore.paths import is_address, suffix_of
-        from pcfi.outofcore.stores import SUFFIXES
+        from pcfi.files.paths import is_address, suffix_of
+        from pcfi.outofcore.feature_stores import SUFFIXES
 
         for path in self._paths():
             if suffix_of(path) not in SUFFIXES:

@@ -5,10 +5,10 @@ from math import ceil
 from typing import Any
 
 from pcfi.cli.loading import EdgeColumns
-from pcfi.cli.metadata import count_edges, read_heads, serves
+from pcfi.cli.metadata import count_edges, read_metadata, serves
 from pcfi.cli.session import Session
 from pcfi.errors import PcfiError
-from pcfi.files.nodes import Wanted
+from pcfi.files.node_files import Wanted
 from pcfi.files.sizes import size_of
 
 SHARE_OF_AVAILABLE = 0.8  # that a job may take without worry
@@ -108,18 +108,18 @@ def outline(
 ) -> Outline | None:
     """What the heads of the files say if they are larger than memory; None if they can be read as a whole."""
     from pcfi.memory import available
-    from pcfi.outofcore.stores import open_store
+    from pcfi.outofcore.feature_stores import open_features
 
     there = available()
     if there is None or not serves(paths):
         return None
     try:
-        store, n_edges = open_store(paths[0], "the node file"), count_edges(paths[1])
+        store, n_edges = open_features(paths[0], "the node file"), count_edges(paths[1])
     except (PcfiError, OSError, ValueError):
         return None  # whoever reads the file says what is wrong with it
     if bytes_in_memory(store.shape, n_edges, store.dtype.itemsize) <= there:
         return None
-    heads = read_heads(told, paths, wanted, ends, there // 8)
+    heads = read_metadata(told, paths, wanted, ends, there // 8)
     needed = bytes_in_memory(heads.shape, n_edges, heads.dtype.itemsize)
     weighted = heads.ends.get("weight") is not None
     job = job_of(heads.shape, n_edges, needed, dtype=heads.dtype, weighted=weighted, directed=directed)

@@ -198,7 +198,7 @@ def _hops_of(fold: Fold) -> Array:
 
 def _answer(part: Part, hops: Array, units: Units, settings: Settings) -> Answer:
     fold = part.numbers
-    problem = replace(fold.problem, restore=np.asarray, wrap=np.asarray)
+    problem = replace(fold.problem, wrap_values=np.asarray, wrap_cells=np.asarray)
     begin = time.perf_counter()
     result, _ = complete(problem, settings)  # what it warns of is a problem that nobody asked about
     seconds = time.perf_counter() - begin

@@ -6,7 +6,7 @@ import numpy as np
 
 from pcfi._typing import Array
 from pcfi.errors import FileError
-from pcfi.files.opening import Source
+from pcfi.files.opening import InputFile
 from pcfi.files.sizes import refuse_beyond_memory, row_bytes
 
 FEATURES = ("features", "x", "X", "values")  # arrays of an .npz that hold features
@@ -14,7 +14,7 @@ EDGES = ("edge_index", "edges")
 CONNECTIVITIES = "connectivities"
 
 
-def read_parquet(source: Source) -> Any:
+def read_parquet(source: InputFile) -> Any:
     """A Parquet file, or a folder of them; their own words about their size are believed before they are unpacked."""
     import pyarrow as pa
     from pyarrow import parquet
@@ -30,7 +30,7 @@ def read_parquet(source: Source) -> Any:
     return pa.concat_tables(tables) if len(tables) > 1 else tables[0]
 
 
-def read_arrow(source: Source) -> Any:
+def read_arrow(source: InputFile) -> Any:
     """An Arrow file (Feather) or stream, batch by batch so that it cannot outgrow the memory unnoticed."""
     import pyarrow as pa
 
@@ -50,7 +50,7 @@ def read_arrow(source: Source) -> Any:
         return pa.Table.from_batches(kept, schema=reader.schema)
 
 
-def read_npy(source: Source) -> Array:
+def read_npy(source: InputFile) -> Array:
     """A numpy array; never a pickle."""
     with source.open() as file:
         _refuse_large_array(file, source)
@@ -58,7 +58,7 @@ def read_npy(source: Source) -> Array:
         return np.asarray(np.load(file, allow_pickle=False))
 
 
-def read_npz(source: Source, names: tuple[str, ...]) -> Array:
+def read_npz(source: InputFile, names: tuple[str, ...]) -> Array:
     """The array of an .npz with one of these names, or its only one."""
     import zipfile
 
@@ -78,14 +78,14 @@ def read_npz(source: Source, names: tuple[str, ...]) -> Array:
             return np.asarray(arrays[chosen])
 
 
-def _refuse_large_array(file: Any, source: Source) -> None:
+def _refuse_large_array(file: Any, source: InputFile) -> None:
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read(file)
     refuse_beyond_memory(int(np.prod(shape, dtype=object)) * dtype.itemsize, source.words)
 
 
-def read_sparse(source: Source) -> Any:
+def read_sparse(source: InputFile) -> Any:
     """An adjacency from Matrix Market, or from an .npz of scipy."""
     if source.format.name == "mtx":
         from scipy.io import mminfo, mmread
@@ -101,7 +101,7 @@ def read_sparse(source: Source) -> Any:
         return sparse.load_npz(file)
 
 
-def _refuse_broken_lines(source: Source) -> None:
+def _refuse_broken_lines(source: InputFile) -> None:
     last = b""
     with source.open() as file:
         while block := file.read(1 << 20):
@@ -112,7 +112,7 @@ def _refuse_broken_lines(source: Source) -> None:
         raise FileError(f"{source.words} ends within a line: is it whole? If so, add a newline at its end")
 
 
-def is_sparse_npz(source: Source) -> bool:
+def is_sparse_npz(source: InputFile) -> bool:
     """Whether an .npz was written by `scipy.sparse.save_npz`."""
     import zipfile
 
@@ -120,7 +120,7 @@ def is_sparse_npz(source: Source) -> bool:
         return {"format.npy", "shape.npy", "data.npy"} <= set(archive.namelist())
 
 
-def read_h5ad(source: Source) -> Any:
+def read_h5ad(source: InputFile) -> Any:
     """A table of the observations: their names in the column `id`, and a channel for each variable."""
     import pyarrow as pa
 
@@ -132,7 +132,7 @@ def read_h5ad(source: Source) -> Any:
     return pa.table([pa.array(list(data.obs_names)), *map(pa.array, values.T)], names=["id", *names])
 
 
-def read_connectivities(source: Source) -> Any:
+def read_connectivities(source: InputFile) -> Any:
     """The graph that scanpy leaves in `obsp["connectivities"]`."""
     data = _open_h5ad(source)
     if CONNECTIVITIES not in data.obsp:
@@ -143,21 +143,21 @@ def read_connectivities(source: Source) -> Any:
     return data.obsp[CONNECTIVITIES]
 
 
-def _open_h5ad(source: Source) -> Any:
+def _open_h5ad(source: InputFile) -> Any:
     from pcfi.optional import load
 
     anndata = load("anndata", "a file .h5ad", "anndata")
     return anndata.read_h5ad(_by_name(source))
 
 
-def _by_name(source: Source) -> str:
+def _by_name(source: InputFile) -> str:
     """The path, for libraries that open files themselves."""
     if source.data is not None:
         raise FileError(f"a file .{source.format.name} cannot come from standard input: name the file")
     return source.path
 
 
-def as_table(values: Array, source: Source) -> Any:
+def as_table(values: Array, source: InputFile) -> Any:
     """A 2-D array as a table with the columns channel_0, channel_1, ..."""
     import pyarrow as pa
 

@@ -64,7 +64,7 @@ def format_of(path: str, allowed: Sequence[str], what: str) -> Format:
     >>> format_of("nodes.csv.gz", NODE_FORMATS, "nodes")
     Format(name='csv', compression='gzip')
     """
-    from pcfi.outofcore.paths import compression_of
+    from pcfi.files.paths import compression_of
 
     suffixes = [suffix.lower() for suffix in PurePath(path).suffixes]
     compression = compression_of(path)

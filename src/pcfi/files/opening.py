@@ -14,7 +14,7 @@ from pcfi.files.sizes import Metered
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class InputFile:
     """Something to read: a file, or the bytes of standard input.
 
     Attributes
@@ -39,11 +39,11 @@ class Source:
         """A binary file object that can seek."""
         return io.BytesIO(self.data) if self.data is not None else Path(self.path).open("rb")
 
-    def parts(self) -> list["Source"]:
+    def parts(self) -> list["InputFile"]:
         """The Parquet files of a folder in the order of their names; else this one alone."""
         if self.data is not None or not Path(self.path).is_dir():
             return [self]
-        found = [Source(str(path), self.format) for path in sorted(Path(self.path).glob("*.parquet"))]
+        found = [InputFile(str(path), self.format) for path in sorted(Path(self.path).glob("*.parquet"))]
         if not found:
             raise FileError(f"{self.path} is a folder without a file .parquet in it")
         return found
@@ -61,11 +61,11 @@ class Source:
                     yield pa.PythonFile(Metered(unpacked, self.words), mode="r")
 
 
-def open_source(path: str, allowed: Sequence[str], what: str) -> Source:
+def open_input(path: str, allowed: Sequence[str], what: str) -> InputFile:
     """Look at a file, or read all of standard input, before anything is made of it."""
     if path == STANDARD:
         data = sys.stdin.buffer.read()
-        return Source(path, _checked(sniff(data[:65536]), allowed), data)
+        return InputFile(path, _checked(sniff(data[:65536]), allowed), data)
     form = format_of(path, allowed, what)
     place = Path(path)
     if not place.exists():
@@ -74,7 +74,7 @@ def open_source(path: str, allowed: Sequence[str], what: str) -> Source:
         raise FileError(f"{path} is not a file: name the file of {what}, not a folder")
     if place.stat().st_size == 0:
         raise FileError(f"{path} is empty: it has to hold {what}")
-    return Source(path, form)
+    return InputFile(path, form)
 
 
 def _checked(form: Format, allowed: Sequence[str]) -> Format:
@@ -84,7 +84,7 @@ def _checked(form: Format, allowed: Sequence[str]) -> Format:
 
 
 @contextmanager
-def clear_errors(source: Source) -> Iterator[None]:
+def clear_errors(source: InputFile) -> Iterator[None]:
     """Turn whatever a reading library raises on a bad file into one line that names the file."""
     try:
         yield

@@ -8,8 +8,8 @@ from typing import Any
 
 from pcfi.errors import FileError
 from pcfi.files.formats import DELIMITERS
-from pcfi.files.opening import Source
-from pcfi.inputs.tables import is_number
+from pcfi.files.opening import InputFile
+from pcfi.inputs.node_tables import is_number
 
 NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
 DRESSED = r"^\s*[-+]?[$€£¥]?\s?[-+]?(\d{1,3}([,' \x{a0}\x{202f}]\d{3})+|\d+)(\.\d+)?\s?[%$€£¥]?\s*$"  # $1,234.50, 12 %
@@ -34,7 +34,7 @@ class Dialect:
         return "" if self.usual else f" (separated by {between}{commas})"
 
 
-def dialect_of(source: Source) -> Dialect:
+def dialect_of(source: InputFile) -> Dialect:
     """How a text file is written: with semicolons or tabs if its header has no other separator."""
     with source.arrow() as stream:
         sample = bytes(stream.read(SAMPLE))
@@ -51,7 +51,7 @@ def dialect_of(source: Source) -> Dialect:
 
 
 @contextmanager
-def _utf8(source: Source) -> Iterator[None]:
+def _utf8(source: InputFile) -> Iterator[None]:
     """Say what is wrong with text in another encoding."""
     import pyarrow as pa
 
@@ -65,7 +65,7 @@ def _utf8(source: Source) -> Iterator[None]:
         raise
 
 
-def _not_utf8(source: Source) -> FileError:
+def _not_utf8(source: InputFile) -> FileError:
     name = "FILE" if source.data is not None else source.path
     return FileError(
         f"{source.words} is no text in UTF-8: convert it, as in iconv -f LATIN1 -t UTF-8 {name} > utf8.csv "
@@ -73,7 +73,7 @@ def _not_utf8(source: Source) -> FileError:
     )
 
 
-def read_text(source: Source, *, as_text: Collection[str] = (), missing: Sequence[str] = ()) -> Any:
+def read_text(source: InputFile, *, as_text: Collection[str] = (), missing: Sequence[str] = ()) -> Any:
     """The table; columns named in `as_text` stay the text they are, the others get the type that fits all rows."""
     import pyarrow as pa
     from pyarrow import csv
@@ -95,7 +95,7 @@ def read_text(source: Source, *, as_text: Collection[str] = (), missing: Sequenc
     return table
 
 
-def codes(source: Source) -> set[str]:
+def codes(source: InputFile) -> set[str]:
     """Columns of digits that begin with 0 now and then, such as 00123: codes, not numbers. By the first rows."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -119,7 +119,7 @@ def codes(source: Source) -> set[str]:
     return found
 
 
-def header(source: Source) -> list[str]:
+def header(source: InputFile) -> list[str]:
     """The names of the columns, from the first rows."""
     from pyarrow import csv
 
@@ -136,20 +136,20 @@ def header(source: Source) -> list[str]:
     return names
 
 
-def _read(source: Source, convert: Any) -> Any:
+def _read(source: InputFile, convert: Any) -> Any:
     from pyarrow import csv
 
     with _utf8(source), source.arrow() as stream:
         return csv.read_csv(stream, csv.ReadOptions(block_size=BLOCK), _parse(source), convert)
 
 
-def _parse(source: Source) -> Any:
+def _parse(source: InputFile) -> Any:
     from pyarrow import csv
 
     return csv.ParseOptions(delimiter=dialect_of(source).delimiter, newlines_in_values=True)
 
 
-def refuse_mixed(table: Any, name: str, source: Source) -> None:
+def refuse_mixed(table: Any, name: str, source: InputFile) -> None:
     """Raise `FileError` if a column of text holds numbers for the most part: it was meant to be a channel."""
     import pyarrow.compute as pc
 

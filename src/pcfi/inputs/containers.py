@@ -12,52 +12,52 @@ from pcfi.errors import FeatureError, UnsupportedTypeError
 from pcfi.inputs import tensors
 from pcfi.inputs.graphs import GraphLike
 from pcfi.inputs.ids import is_frame
-from pcfi.inputs.tables import Table, read_table
+from pcfi.inputs.node_tables import NodeTable, read_table
 
-Restore = Callable[[Array], Any]
+Wrap = Callable[[Array], Any]
 
 
 def _as_it_is(given: Any) -> Any:
     return given
 
 
-def by_number(channel: int) -> str:
-    """What a channel without a name is called."""
+def default_channel_name(channel: int) -> str:
+    """What a channel without a name is called in messages."""
     return f"channel {channel}"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Container:
-    """Features as they came in, and the ways back.
+    """Features read from the caller's container, and the functions that put results into such a container.
 
     Attributes
     ----------
     array : ndarray of any real dtype, or a float32 or float64 tensor on a device that the compiled kernels cannot reach
     known : array-like or None
         The known mask; None if NaN decides.
-    restore : callable
+    wrap_values : callable
         Filled values (in float32 or float64) -> what the caller gets.
-    wrap : callable
+    wrap_cells : callable
         Another table of the same shape (confidence, hops, a mask) -> what the caller gets. Kept by the result, so it
         can be pickled.
-    number : callable
+    number_nodes : callable
         A graph that names nodes as the container does -> one that names rows.
-    leading : index of channels
+    first_channels : index of channels
         Those whose cells are counted: of a column of categories, which is several channels, the first.
     categorical : index of channels
         Those that are a category of a column.
-    named : callable
+    channel_name : callable
         What a channel is called in messages.
     """
 
     array: Any
-    known: Any
-    restore: Restore = _as_it_is
-    wrap: Restore = _as_it_is
-    number: Callable[[GraphLike], GraphLike] = _as_it_is
-    leading: Any = field(default_factory=lambda: slice(None))
+    known: Any = None
+    wrap_values: Wrap = _as_it_is
+    wrap_cells: Wrap = _as_it_is
+    number_nodes: Callable[[GraphLike], GraphLike] = _as_it_is
+    first_channels: Any = field(default_factory=lambda: slice(None))
     categorical: Any = field(default_factory=lambda: slice(0))
-    named: Callable[[int], str] = by_number
+    channel_name: Callable[[int], str] = default_channel_name
 
 
 def open_container(features: Any, known: Any) -> Container:
@@ -66,15 +66,21 @@ def open_container(features: Any, known: Any) -> Container:
 
 
 def _is_table(features: object) -> bool:
-    return is_frame(features) or isinstance(features, Table)
+    return is_frame(features) or isinstance(features, NodeTable)
 
 
 def _read_table(features: Any, known: Any) -> Container:
-    table = features if isinstance(features, Table) else read_table(features)
+    table = features if isinstance(features, NodeTable) else read_table(features)
     mask = table.known(known)
-    restore = partial(table.restore, known=mask)
     return Container(
-        table.values(), mask, restore, table.wrap, table.number, table.leading(), table.categorical(), table.named
+        array=table.values(),
+        known=mask,
+        wrap_values=partial(table.wrap_values, known=mask),
+        wrap_cells=table.wrap_cells,
+        number_nodes=table.number_nodes,
+        first_channels=table.first_channels(),
+        categorical=table.categorical(),
+        channel_name=table.channel_name,
     )
 
 
@@ -82,14 +88,14 @@ def _read_tensor(features: Any, known: Any) -> Container:
     if str(features.dtype) == "torch.int64" and features.numel():
         _refuse_long_integers(features)
     array, back = tensors.read_features(features)
-    return Container(array, known, back.values, back.table)
+    return Container(array=array, known=known, wrap_values=back.values, wrap_cells=back.table)
 
 
 def _read_array(features: Any, known: Any) -> Container:
     array = _to_array(features, known)
     if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.size:
         _refuse_long_integers(array)
-    return Container(array, known)
+    return Container(array=array, known=known)
 
 
 def _to_array(features: Any, known: Any) -> Array:

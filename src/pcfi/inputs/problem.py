@@ -9,7 +9,7 @@ import numpy as np
 from pcfi._typing import Array
 from pcfi.errors import DivergenceError, FeatureError, UnsupportedTypeError, counted
 from pcfi.inputs import tensors
-from pcfi.inputs.containers import Container, Restore, by_number, open_container
+from pcfi.inputs.containers import Container, Wrap, default_channel_name, open_container
 from pcfi.inputs.graphs import Graph, GraphLike, read_graph
 
 CHANNELS_AT_A_TIME = 512
@@ -55,7 +55,7 @@ class Channels:
         return np.asarray((self.low == 0) & (self.high == 0))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Problem:
     """A feature matrix with missing cells on a graph. Nothing in it is ever written to.
 
@@ -68,15 +68,15 @@ class Problem:
         True = known. Without rows if NaN decides.
     graph : Graph
     channels : Channels
-    restore : callable
+    wrap_values : callable
         Turns a filled array into what the caller gets.
-    wrap : callable
+    wrap_cells : callable
         Puts any other table of the features' shape, such as the confidence, into the caller's container.
-    leading : index of channels
+    first_channels : index of channels
         Those whose cells are counted: of a column of categories, which is several channels, the first.
     categorical : index of channels
         Those that are a category of a column.
-    named : callable
+    channel_name : callable
         What a channel is called in messages.
     """
 
@@ -84,11 +84,11 @@ class Problem:
     mask: Array
     graph: Graph
     channels: Channels
-    restore: Callable[[Array], Any]
-    wrap: Callable[[Array], Any]
-    leading: Any = field(default_factory=lambda: slice(None))
+    wrap_values: Callable[[Array], Any]
+    wrap_cells: Callable[[Array], Any]
+    first_channels: Any = field(default_factory=lambda: slice(None))
     categorical: Any = field(default_factory=lambda: slice(0))
-    named: Callable[[int], str] = by_number
+    channel_name: Callable[[int], str] = default_channel_name
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -100,13 +100,13 @@ class Problem:
         """Number of the column that each channel belongs to; a column of categories is several channels."""
         n_channels = self.values.shape[1]
         starts = np.zeros(n_channels, dtype=np.int64)
-        starts[self.leading] = 1
+        starts[self.first_channels] = 1
         return np.cumsum(starts) - 1
 
     @property
     def n_missing(self) -> int:
         """Number of missing cells."""
-        n_known = self.channels.n_known[self.leading]
+        n_known = self.channels.n_known[self.first_channels]
         return int(self.values.shape[0] * len(n_known) - n_known.sum())
 
 
@@ -114,36 +114,36 @@ def read_problem(features: Any, graph: GraphLike, known: Any = None, *, directed
     """Check `features`, `known` and `graph`, and put them into a `Problem`."""
     tensors.check_devices(features, known, graph)
     container = open_container(features, known)
-    values, restore = _read_features(container)
+    values, wrap_values = _read_features(container)
     mask = _read_known(container.known, tuple(values.shape))
     if not isinstance(values, np.ndarray):
         mask = tensors.beside(values, mask)
-    numbered = container.number(graph)
+    numbered = container.number_nodes(graph)
     prepared = read_graph(numbered, len(values), f"features has {len(values)} rows", directed=directed)
-    channels = survey(values, mask, container.named)
+    channels = survey(values, mask, container.channel_name)
     return Problem(
-        values,
-        mask,
-        prepared,
-        channels,
-        restore,
-        container.wrap,
-        container.leading,
-        container.categorical,
-        container.named,
+        values=values,
+        mask=mask,
+        graph=prepared,
+        channels=channels,
+        wrap_values=wrap_values,
+        wrap_cells=container.wrap_cells,
+        first_channels=container.first_channels,
+        categorical=container.categorical,
+        channel_name=container.channel_name,
     )
 
 
-def _read_features(container: Container) -> tuple[Array, Restore]:
+def _read_features(container: Container) -> tuple[Array, Wrap]:
     """Values in the dtype of the arithmetic, and the way back of filled values."""
     values = container.array
     _check_shape(tuple(values.shape))
     if not isinstance(values, np.ndarray):
-        return values, container.restore
+        return values, container.wrap_values
     dtype = working_dtype(values.dtype)
     is_half = values.dtype.kind == "f" and values.dtype.itemsize == 2
-    restore = (lambda filled: container.restore(to_half(filled))) if is_half else container.restore
-    return np.ascontiguousarray(values, dtype=dtype), restore
+    wrap_values = (lambda filled: container.wrap_values(to_half(filled))) if is_half else container.wrap_values
+    return np.ascontiguousarray(values, dtype=dtype), wrap_values
 
 
 def _check_shape(shape: tuple[int, ...]) -> None:
@@ -205,8 +205,8 @@ def known_mask(problem: Problem) -> Array:
     return problem.mask if len(problem.mask) else ~np.isnan(problem.values)
 
 
-def survey(values: Array, mask: Array, named: Callable[[int], str] = by_number) -> Channels:
-    """Facts about each channel; `mask` and `named` as in `Problem`."""
+def survey(values: Array, mask: Array, channel_name: Callable[[int], str] = default_channel_name) -> Channels:
+    """Facts about each channel; `mask` and `channel_name` as in `Problem`."""
     look = _facts if isinstance(values, np.ndarray) else tensors.survey
     n_known, low, high, mean, keys = look(values, mask)
     empty = n_known == 0
@@ -215,7 +215,7 @@ def survey(values: Array, mask: Array, named: Callable[[int], str] = by_number) 
     if not (np.isfinite(low).all() and np.isfinite(high).all() and np.isfinite(mean).all()):
         if not isinstance(values, np.ndarray):
             values, mask = tensors.to_array(values, "features"), tensors.to_array(mask, "known")
-        _refuse_non_finite(values, mask, named)
+        _refuse_non_finite(values, mask, channel_name)
     patterns, representatives = group_by_key(keys)
     return Channels(n_known, low, high, np.clip(mean, low, high), patterns, representatives)
 
@@ -261,7 +261,7 @@ def group_by_key(keys: Array) -> tuple[Array, Array]:
     return rank[inverse.ravel()], first[order]
 
 
-def _refuse_non_finite(values: Array, mask: Array, named: Callable[[int], str]) -> None:
+def _refuse_non_finite(values: Array, mask: Array, channel_name: Callable[[int], str]) -> None:
     wrong = (mask & ~np.isfinite(values)) if len(mask) else np.isinf(values)
     if not wrong.any():
         return
@@ -271,5 +271,9 @@ def _refuse_non_finite(values: Array, mask: Array, named: Callable[[int], str]) 
         problem, advice = "NaN, but known says it is known", "set known to False there or give it a value"
     else:
         problem, advice = str(value), "known values must be finite; use NaN if it is missing"
-    cell = f"features[{node}, {channel}]" if named is by_number else f"{named(channel)} in row {node}"
+    cell = (
+        f"features[{node}, {channel}]"
+        if channel_name is default_channel_name
+        else f"{channel_name(channel)} in row {node}"
+    )
     raise FeatureError(f"{cell} is {problem}: {advice} ({counted(int(wrong.sum()), 'such cell')})")

@@ -7,7 +7,7 @@ from pcfi.evaluation import Evaluation
 from pcfi.evaluation import evaluate as evaluate_features
 from pcfi.imputation import impute as impute_features
 from pcfi.inputs.ids import is_frame, read_edges
-from pcfi.inputs.tables import read_table
+from pcfi.inputs.node_tables import read_table
 from pcfi.result import Imputation
 
 __all__ = ["evaluate", "impute"]

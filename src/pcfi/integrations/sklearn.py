@@ -14,7 +14,7 @@ from pcfi.estimation import Tuning
 from pcfi.estimation.search import DEFAULT_ALPHA
 from pcfi.imputation import impute
 from pcfi.inputs.graphs import Graph, prepare_graph
-from pcfi.inputs.tables import number_nodes
+from pcfi.inputs.node_tables import number_nodes
 from pcfi.integrations.knn import RowSearch, link, reach
 from pcfi.integrations.new_nodes import Settled
 from pcfi.optional import load

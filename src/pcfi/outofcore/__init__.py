@@ -5,8 +5,8 @@ pcfi.scale.impute("features.npy", "graph", "filled.npy", memory="4GB")
 """
 
 from pcfi.errors import ClusterError, StorageError
-from pcfi.outofcore.graphs import MappedGraph, build_graph, open_graph
 from pcfi.outofcore.imputation import impute
+from pcfi.outofcore.mapped_graph import MappedGraph, build_graph, open_graph
 from pcfi.outofcore.result import StoredImputation
 from pcfi.outofcore.sizing import Estimate, estimate
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from pcfi._typing import Array
 from pcfi.errors import TooLargeError
+from pcfi.files.paths import remove
 from pcfi.inputs.graphs import refuse_overflow
-from pcfi.outofcore.paths import remove
 from pcfi.progress import Advance
 
 BUCKETS = 256

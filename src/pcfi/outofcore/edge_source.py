@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from pcfi.errors import UnsupportedTypeError
+from pcfi.files.paths import full_path, is_address, suffix_of, table_suffix
 from pcfi.memory import give_back, size_in_bytes
 from pcfi.outofcore.edge_tables import SUFFIXES
+from pcfi.outofcore.feature_stores import FeatureStore, parquet_files
 from pcfi.outofcore.folder import WorkFolder
-from pcfi.outofcore.graphs import MappedGraph, build_graph
-from pcfi.outofcore.paths import full_path, is_address, suffix_of, table_suffix
-from pcfi.outofcore.stores import Store, parquet_files
+from pcfi.outofcore.mapped_graph import MappedGraph, build_graph
 from pcfi.settings import Settings
 
 USUAL_MEMORY = "2GB"  # to build a graph in
@@ -59,7 +59,7 @@ class EdgeSource:
         stamp = [[file.st_size, file.st_mtime_ns] for file in seen]
         return {"path": self.path, "id": self.id, **self.columns, "stamp": stamp}
 
-    def folder(self, work: WorkFolder, store: Store, settings: Settings, memory: Any) -> Path:
+    def folder(self, work: WorkFolder, store: FeatureStore, settings: Settings, memory: Any) -> Path:
         """The folder of the graph; an edge file is turned into one beside the work folder, once."""
         if self.is_folder:
             return Path(self.path)

@@ -9,16 +9,16 @@ import numpy as np
 
 from pcfi._typing import Array
 from pcfi.errors import GraphError, ParameterError, PcfiError, counted
+from pcfi.files.paths import compression_of, opened, table_suffix
 from pcfi.inputs.ids import UNKNOWN_IDS, WEIGHTS, usual_ends
 from pcfi.optional import load
-from pcfi.outofcore.paths import compression_of, opened, table_suffix
-from pcfi.outofcore.stores import parquet_files
+from pcfi.outofcore.feature_stores import parquet_files
 
 SUFFIXES = (".parquet", ".csv", ".tsv")
 IDS = {"source": "source_id", "target": "target_id"}  # what the ends are called beside their row numbers
 
 
-class Chunk(NamedTuple):
+class EdgeChunk(NamedTuple):
     """Some edges: from `source` to `target`; an empty array of weights means that all are 1."""
 
     source: Array
@@ -58,7 +58,7 @@ class TableEdges:
         """Bytes of memory that mapping ids takes."""
         return 0 if self.ids is None else bytes_to_map(len(self.ids), self.ids.nbytes)
 
-    def chunks(self, size: int) -> Iterator[Chunk]:
+    def chunks(self, size: int) -> Iterator[EdgeChunk]:
         """Batches of the file."""
         with graph_errors(self.path):
             seen = 0
@@ -68,7 +68,7 @@ class TableEdges:
                     weights = _numbers(batch.column("weight"), self.weight, seen)
                 ends = [_numbers(batch.column(end), name, seen) for end, name in zip(IDS, self.columns, strict=True)]
                 seen += batch.num_rows
-                yield Chunk(ends[0], ends[1], weights)
+                yield EdgeChunk(ends[0], ends[1], weights)
 
     def _plain(self, size: int) -> Iterator[Any]:
         """Batches with the columns "source", "target" and, if there are weights, "weight", as they stand there."""

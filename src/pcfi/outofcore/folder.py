@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from pcfi._typing import Array
 from pcfi.errors import ParameterError
-from pcfi.outofcore.paths import remove, reserve, write_atomically
+from pcfi.files.paths import remove, reserve, write_atomically
 
 FORMAT = 2
 

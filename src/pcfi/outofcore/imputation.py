@@ -19,18 +19,18 @@ from pcfi.errors import (
     UnreachableError,
     UnsupportedTypeError,
 )
+from pcfi.files.paths import full_path, is_address, is_scratch, place_of, suffix_of
 from pcfi.inputs.graphs import read_graph
 from pcfi.outofcore.edge_source import EdgeSource
+from pcfi.outofcore.feature_stores import FeatureStore, open_features
 from pcfi.outofcore.folder import WorkFolder
-from pcfi.outofcore.graphs import FACTS, MappedGraph, open_graph
-from pcfi.outofcore.paths import full_path, is_address, is_scratch, place_of, suffix_of
+from pcfi.outofcore.mapped_graph import FACTS, MappedGraph, open_graph
 from pcfi.outofcore.plan import check_budget, check_space, make_plan
 from pcfi.outofcore.result import StoredImputation, report
 from pcfi.outofcore.run import Run, facts_of
 from pcfi.outofcore.runners import DaskRunner, LocalRunner, Runner, connected
 from pcfi.outofcore.sinks import exists, open_sink
 from pcfi.outofcore.stages import do_stages
-from pcfi.outofcore.stores import Store, open_store
 from pcfi.outofcore.tasks import WORD
 from pcfi.progress import compile_notice
 from pcfi.settings import Settings
@@ -146,8 +146,8 @@ def impute(
     )
     results = {"values": _text(result), "confidence": _text(confidence), "hops": _text(hops)}
     _check_choices(settings, results)
-    store = open_store(features, "features", columns, without=id)
-    mask = None if known is None else open_store(known, "known", boolean=True)
+    store = open_features(features, "features", columns, without=id)
+    mask = None if known is None else open_features(known, "known", boolean=True)
     _check_shapes(store, mask)
     _check_places(results, {"features": store.path} | ({} if mask is None else {"known": mask.path}))
     for name, path in results.items():
@@ -212,7 +212,7 @@ def _check_places(results: dict[str, str | None], inputs: dict[str, str]) -> Non
                 )
 
 
-def _check_shapes(store: Store, mask: Store | None) -> None:
+def _check_shapes(store: FeatureStore, mask: FeatureStore | None) -> None:
     if 0 in store.shape:
         raise FeatureError(f"features has shape {store.shape}: at least one row and one channel is needed")
     if mask is not None and mask.shape != store.shape:
@@ -243,8 +243,8 @@ def _refuse_existing(folder: WorkFolder, results: dict[str, str | None], overwri
 def _begin(
     folder: WorkFolder,
     settings: Settings,
-    store: Store,
-    mask: Store | None,
+    store: FeatureStore,
+    mask: FeatureStore | None,
     graph: Path,
     more: dict[str, Any],
     id_column: str | None,

@@ -9,11 +9,11 @@ from uuid import uuid4
 import numpy as np
 
 from pcfi.errors import ParameterError, StorageError, TooLargeError
+from pcfi.files.paths import is_address
 from pcfi.inputs.problem import working_dtype
 from pcfi.memory import available, size_in_bytes, size_in_words
-from pcfi.outofcore.paths import is_address
+from pcfi.outofcore.feature_stores import FeatureStore
 from pcfi.outofcore.run import Plan, Run, patterns_at_a_time, shares
-from pcfi.outofcore.stores import Store
 from pcfi.settings import Settings
 from pcfi.stages.solvers import FixedSteps, UntilSettled
 
@@ -110,14 +110,14 @@ def _range_rows(run: Run) -> int:
     return max(1, -(-run.n_nodes // n_ranges // SMALLEST_RANGE)) * SMALLEST_RANGE
 
 
-def check_budget(store: Store, settings: Settings, memory: Any, cluster: Any) -> None:
+def check_budget(store: FeatureStore, settings: Settings, memory: Any, cluster: Any) -> None:
     """Raise `TooLargeError` if the budget does not suffice whatever the graph is."""
     threads = _threads(cluster)
     size = first_size(store.shape, working_dtype(store.dtype), settings, 0, settings.directed, threads)
     refuse_small_budget(store, size, settings, _budget(memory, cluster), _base(cluster))
 
 
-def refuse_small_budget(store: Store, size: Size, settings: Settings, budget: int, base: int) -> None:
+def refuse_small_budget(store: FeatureStore, size: Size, settings: Settings, budget: int, base: int) -> None:
     """Raise `TooLargeError` if reading, hops or diffusion take more than the budget."""
     needed = max(diffuse_bytes(size, settings), hops_bytes(size))
     if base + needed > budget:

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from pcfi.errors import ParameterError, PcfiWarning
+from pcfi.files.paths import suffix_of
 from pcfi.imputation import status_of
 from pcfi.optional import load
-from pcfi.outofcore.paths import suffix_of
+from pcfi.outofcore.feature_stores import open_zarr
 from pcfi.outofcore.run import Run
-from pcfi.outofcore.stores import open_zarr
 from pcfi.outofcore.tasks import TASKS
 from pcfi.pipeline.methods import Filled, usual_warnings
 from pcfi.stages.diffusion import Outcome

@@ -15,10 +15,10 @@ from pcfi._typing import Array
 from pcfi.errors import ClusterError, FeatureError
 from pcfi.inputs.graphs import Graph
 from pcfi.inputs.problem import Channels, Problem, working_dtype
+from pcfi.outofcore.feature_stores import FeatureStore, ParquetStore, open_features
 from pcfi.outofcore.folder import WorkFolder
-from pcfi.outofcore.graphs import open_graph
-from pcfi.outofcore.sinks import ParquetSink, Sink, open_sink
-from pcfi.outofcore.stores import ParquetStore, Store, open_store
+from pcfi.outofcore.mapped_graph import open_graph
+from pcfi.outofcore.sinks import ParquetSink, ResultSink, open_sink
 from pcfi.settings import Settings
 from pcfi.stages.diffusion import arithmetic, confidence_weighting, degree_weighting, varies
 from pcfi.stages.diffusion.job import Weighting
@@ -76,10 +76,10 @@ class Run:
         job = folder.job()
         self.folder = folder
         self.settings = settings_of(job["settings"])
-        self.store: Store = open_store(job["features"]["path"], "features", job["features"]["columns"])
-        self.known: Store | None = None
+        self.store: FeatureStore = open_features(job["features"]["path"], "features", job["features"]["columns"])
+        self.known: FeatureStore | None = None
         if job["known"] is not None:
-            self.known = open_store(job["known"]["path"], "known", job["known"]["columns"], boolean=True)
+            self.known = open_features(job["known"]["path"], "known", job["known"]["columns"], boolean=True)
         self.graph: Graph = open_graph(job["graph"]["path"])
         self.id: str | None = job["features"]["id"]
         self.results: dict[str, str | None] = job["results"]
@@ -184,7 +184,14 @@ class Run:
 
     def part(self, values: Array, mask: Array, channels: Channels) -> Problem:
         """A problem on this graph."""
-        return Problem(values, mask, self.graph, channels, restore=np.asarray, wrap=np.asarray)
+        return Problem(
+            values=values,
+            mask=mask,
+            graph=self.graph,
+            channels=channels,
+            wrap_values=np.asarray,
+            wrap_cells=np.asarray,
+        )
 
     @cached_property
     def hops(self) -> Hops:
@@ -265,7 +272,7 @@ class Run:
         """The dtype that diffusion calculates in."""
         return np.dtype(arithmetic(self.outline, self.settings.solver))
 
-    def sinks(self) -> dict[str, Sink]:
+    def sinks(self) -> dict[str, ResultSink]:
         """What is written: values, and confidence and hops if they were asked for."""
         half = self.store.dtype.kind == "f" and self.store.dtype.itemsize == 2
         dtypes: dict[str, npt.DTypeLike] = {

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from pcfi._typing import Array
 from pcfi.errors import ParameterError
+from pcfi.files.paths import is_address, is_scratch, remove, reserve, scratch_of, suffix_of
 from pcfi.optional import load
-from pcfi.outofcore.paths import is_address, is_scratch, remove, reserve, scratch_of, suffix_of
-from pcfi.outofcore.stores import SUFFIXES
+from pcfi.outofcore.feature_stores import SUFFIXES
 from pcfi.stages.hops import UNREACHABLE
 
 FINISHED = "_SUCCESS"
@@ -23,7 +23,7 @@ Write = Callable[[int, Array, Any], None]
 """Writes rows from a number on; the third is the record batch that they were read with, if they were."""
 
 
-class Sink:
+class ResultSink:
     """A matrix that is being written; until it is finished it has another name.
 
     At an address, where renaming would copy, it has its own name from the start, and a file `_SUCCESS` says that it is
@@ -55,7 +55,7 @@ class Sink:
             Path(self.partial).rename(self.path)
 
 
-class NpySink(Sink):
+class NpySink(ResultSink):
     """A .npy file."""
 
     def create(self, range_rows: int) -> None:  # noqa: ARG002
@@ -82,7 +82,7 @@ class NpySink(Sink):
             os.fsync(file.fileno())
 
 
-class ZarrSink(Sink):
+class ZarrSink(ResultSink):
     """A Zarr array whose chunks are whole rows and lie within one range each."""
 
     CHUNK_BYTES = 1 << 24
@@ -142,7 +142,7 @@ class _Gathered:
             self.waiting = []
 
 
-class ParquetSink(Sink):
+class ParquetSink(ResultSink):
     """A folder of Parquet files, one per range; columns that are no channels come along from Parquet features.
 
     Attributes
@@ -225,7 +225,7 @@ class ParquetSink(Sink):
         return pa.array(np.ascontiguousarray(values, dtype=dtype))
 
 
-def open_sink(path: Any, what: str, shape: tuple[int, int], dtype: npt.DTypeLike, names: list[str]) -> Sink:
+def open_sink(path: Any, what: str, shape: tuple[int, int], dtype: npt.DTypeLike, names: list[str]) -> ResultSink:
     """The matrix to write at a path or an address, by its suffix."""
     name = str(path)
     kinds = {".npy": NpySink, ".zarr": ZarrSink, ".parquet": ParquetSink}

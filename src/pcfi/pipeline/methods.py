@@ -81,7 +81,7 @@ FILLS: dict[str, Callable[[Problem, Settings, Backend], Filled]] = {
 
 def _hops(problem: Problem, settings: Settings, backend: Backend) -> Hops:
     hops = backend.count_hops(problem, settings)
-    refuse_unreachable(hops.unreachable_cells(problem.leading), problem, settings)
+    refuse_unreachable(hops.unreachable_cells(problem.first_channels), problem, settings)
     return hops
 
 
@@ -131,5 +131,5 @@ def usual_warnings(
 def unreachable_text(n_cells: int, problem: Problem) -> str:
     """How many missing cells are unreachable, in words."""
     text = f"{n_cells:,} of {problem.n_missing:,} missing cells cannot be reached from any known cell of their channel"
-    n_empty = int((problem.channels.n_known[problem.leading] == 0).sum())
+    n_empty = int((problem.channels.n_known[problem.first_channels] == 0).sum())
     return f"{text} ({counted(n_empty, 'channel')} without any known value)" if n_empty else text

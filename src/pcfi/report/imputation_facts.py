@@ -73,7 +73,7 @@ def gather(filling: Filling, result: Imputation, graph: Graph, around: Circumsta
         graph=graph_facts(graph),
         channels=_channels(filling, missing, result._unreachable_cells()),
         n_patterns=1 if result._hops is None else int(result._hops.codes.shape[1]),
-        hops=() if result._hops is None else hop_facts(result._hops, result.alpha, result._leading),
+        hops=() if result._hops is None else hop_facts(result._hops, result.alpha, result._first_channels),
         convergence=Convergence(
             result.status,
             result.converged,
@@ -201,7 +201,7 @@ def _confidence_of_nodes(result: Imputation, n_nodes: int) -> Array:
     hops = result._hops
     if hops is not None and result.alpha is not None:
         table = hops.confidence_by_code(result.alpha, np.float64)
-        sizes = np.bincount(hops.patterns[result._leading], minlength=hops.codes.shape[1])
+        sizes = np.bincount(hops.patterns[result._first_channels], minlength=hops.codes.shape[1])
         for pattern, size in enumerate(sizes):
             codes = np.minimum(hops.codes[:, pattern], hops.n_levels + 1)
             total += size * np.where(codes > 0, table[codes], 0.0)

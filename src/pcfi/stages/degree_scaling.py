@@ -51,7 +51,7 @@ class DegreeScale:
             for start in range(0, len(values), ROWS_AT_A_TIME):
                 rows = slice(start, start + ROWS_AT_A_TIME)
                 values[rows] /= self.factors(values, self.by_node[rows])
-        return replace(problem, values=values, channels=survey(values, problem.mask, problem.named))
+        return replace(problem, values=values, channels=survey(values, problem.mask, problem.channel_name))
 
     def multiply(self, problem: Problem, out: Array) -> None:
         """Scale the missing cells of `out` up again; known cells get the values that they have in the problem."""

@@ -140,6 +140,6 @@ class Job:
             spread = high - low
         if not np.isfinite(spread).all():
             channel = chosen[np.flatnonzero(~np.isfinite(spread))[0]]
-            name = self.problem.named(int(channel))
+            name = self.problem.channel_name(int(channel))
             raise DivergenceError(f"the known values of {name} span more than a float64 holds: rescale it")
         return spread

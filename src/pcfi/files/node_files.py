@@ -8,7 +8,7 @@ from typing import Any
 from pcfi.errors import FileError, ParameterError, counted
 from pcfi.files.binary import FEATURES, as_table, read_arrow, read_h5ad, read_npy, read_npz, read_parquet
 from pcfi.files.formats import NODE_FORMATS
-from pcfi.files.opening import Source, clear_errors, open_source
+from pcfi.files.opening import InputFile, clear_errors, open_input
 from pcfi.files.text import (
     DRESSED,
     MARKERS,
@@ -21,7 +21,7 @@ from pcfi.files.text import (
     refuse_mixed,
     typed,
 )
-from pcfi.inputs.tables import is_number
+from pcfi.inputs.node_tables import is_number
 
 ID_NAMES = ("id", "node", "node_id")
 LIKELY_ID = r"[\W_][iI][dD]$|[a-z0-9]I[dD]$"  # customer_id, customer ID, customerId
@@ -57,7 +57,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, eq=False)
-class Nodes:
+class NodeFileContents:
     """A node table, read, and what its columns are.
 
     Attributes
@@ -96,9 +96,9 @@ class Nodes:
         return table
 
 
-def read_nodes(path: str, wanted: Wanted) -> Nodes:
+def read_nodes(path: str, wanted: Wanted) -> NodeFileContents:
     """Read a node file and decide which columns are ids and channels."""
-    source = open_source(path, NODE_FORMATS, "nodes")
+    source = open_input(path, NODE_FORMATS, "nodes")
     with clear_errors(source):
         table = _read(source, wanted)
     if table.num_rows == 0:
@@ -111,11 +111,11 @@ def read_nodes(path: str, wanted: Wanted) -> Nodes:
     usual = MARKERS if source.format.is_text else ()
     table = mark_missing(table, wanted.categorical, [*wanted.missing, *usual])
     dialect = str(dialect_of(source)) if source.format.is_text else ""
-    return Nodes(table, id_column, channels, list(wanted.categorical), source.format.is_text, dialect)
+    return NodeFileContents(table, id_column, channels, list(wanted.categorical), source.format.is_text, dialect)
 
 
 def choose_columns(
-    table: Any, wanted: Wanted, source: Source, is_unique: Callable[[str], bool]
+    table: Any, wanted: Wanted, source: InputFile, is_unique: Callable[[str], bool]
 ) -> tuple[str | None, list[str]]:
     """The column of ids, if there is one, and the channels. The table may be empty if types say all."""
     _check_names(table.column_names, wanted, source)
@@ -123,7 +123,7 @@ def choose_columns(
     return id_column, _choose_channels(table, wanted, id_column, source)
 
 
-def _read(source: Source, wanted: Wanted) -> Any:
+def _read(source: InputFile, wanted: Wanted) -> Any:
     readers = {"parquet": read_parquet, "arrow": read_arrow, "h5ad": read_h5ad}
     if source.format.name in readers:
         return readers[source.format.name](source)
@@ -132,7 +132,7 @@ def _read(source: Source, wanted: Wanted) -> Any:
     return as_table(read_npy(source) if source.format.name == "npy" else read_npz(source, FEATURES), source)
 
 
-def _read_text(source: Source, wanted: Wanted) -> Any:
+def _read_text(source: InputFile, wanted: Wanted) -> Any:
     """A text file; ids stay text, and whether a column is one may depend on its values."""
     names = header(source)
     kept, likely = _untouched(names, wanted), _likely_ids(names, wanted)
@@ -158,7 +158,7 @@ def _lacking(column: Any, name: str) -> str:
     return f"{name!r} lacks {counted(column.null_count, 'id')}, first in row {row + 1}"
 
 
-def nearly_ids(nodes: Nodes) -> str:
+def nearly_ids(nodes: NodeFileContents) -> str:
     """Why a column of text that looks like ids was not taken, in words; empty if there is none."""
     import pyarrow.compute as pc
 
@@ -174,7 +174,7 @@ def nearly_ids(nodes: Nodes) -> str:
     return ""
 
 
-def dressed_numbers(nodes: Nodes, wanted: Wanted) -> list[tuple[str, str]]:
+def dressed_numbers(nodes: NodeFileContents, wanted: Wanted) -> list[tuple[str, str]]:
     """Columns that pass through as text though all their values are numbers with separators or signs, and a value."""
     import pyarrow.compute as pc
 
@@ -196,7 +196,7 @@ def _untouched(names: Sequence[str], wanted: Wanted) -> set[str]:
     return {*others, *wanted.categorical, *([id_column] if id_column is not None else [])}
 
 
-def _check_names(names: Sequence[str], wanted: Wanted, source: Source) -> None:
+def _check_names(names: Sequence[str], wanted: Wanted, source: InputFile) -> None:
     for option, name in wanted.names():
         if name not in names:
             shown = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
@@ -237,7 +237,7 @@ def _is_text(kind: Any) -> bool:
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind))
 
 
-def _choose_channels(table: Any, wanted: Wanted, id_column: str | None, source: Source) -> list[str]:
+def _choose_channels(table: Any, wanted: Wanted, id_column: str | None, source: InputFile) -> list[str]:
     if wanted.columns:
         for name in wanted.columns:
             refuse_mixed(table, name, source)
@@ -257,7 +257,7 @@ def _choose_channels(table: Any, wanted: Wanted, id_column: str | None, source: 
     return channels
 
 
-def like_ids(nodes: Nodes) -> str | None:
+def like_ids(nodes: NodeFileContents) -> str | None:
     """A channel of whole numbers that are all different, if nodes go by row number: perhaps it holds their ids."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -319,7 +319,7 @@ def _as_type(marker: str, kind: Any) -> Any:
         return None
 
 
-def described(nodes: Nodes, path: str, n_nodes: int | None = None) -> str:
+def described(nodes: NodeFileContents, path: str, n_nodes: int | None = None) -> str:
     """What was chosen, in a sentence; `n_nodes` is for a table that is not here as a whole."""
     rows = counted(nodes.table.num_rows if n_nodes is None else n_nodes, "node")
     ids = "named by row numbers" if nodes.id is None else f"ids in {nodes.id!r}"

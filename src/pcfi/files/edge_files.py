@@ -18,11 +18,11 @@ from pcfi.files.binary import (
     read_sparse,
 )
 from pcfi.files.formats import EDGE_FORMATS
-from pcfi.files.nodes import Nodes, nearly_ids
-from pcfi.files.opening import Source, clear_errors, open_source
+from pcfi.files.node_files import NodeFileContents, nearly_ids
+from pcfi.files.opening import InputFile, clear_errors, open_input
 from pcfi.files.text import dialect_of, header, read_text
 from pcfi.inputs.ids import WEIGHTS, usual_ends
-from pcfi.inputs.tables import is_number
+from pcfi.inputs.node_tables import is_number
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Ends:
 
 
 @dataclass(frozen=True, eq=False)
-class Edges:
+class EdgeFileContents:
     """Edges as `pcfi.frames.impute` takes them, the columns that were chosen, and how a text file is written."""
 
     graph: Any
@@ -53,13 +53,15 @@ class Edges:
         return {} if ends is None else {"source": ends.source, "target": ends.target, "weight": ends.weight}
 
 
-def read_edges(path: str, nodes: Nodes, source: str | None, target: str | None, weight: str | None) -> Edges:
+def read_edges(
+    path: str, nodes: NodeFileContents, source: str | None, target: str | None, weight: str | None
+) -> EdgeFileContents:
     """Read an edge file; ids get the type that those of the nodes have."""
-    file = open_source(path, EDGE_FORMATS, "edges")
+    file = open_input(path, EDGE_FORMATS, "edges")
     with clear_errors(file):
         graph = _read_graph(file)
         if graph is not None:
-            return Edges(graph)
+            return EdgeFileContents(graph)
         if file.format.is_text:
             pair = choose_ends(header(file), source, target, file.words)
             table = read_text(file, as_text=() if nodes.id is None else pair)
@@ -69,10 +71,10 @@ def read_edges(path: str, nodes: Nodes, source: str | None, target: str | None, 
     _refuse_names_for_rows(table, pair, nodes, file)
     chosen = choose_weight(table.schema, pair, weight, file.words)
     dialect = str(dialect_of(file)) if file.format.is_text else ""
-    return Edges(_same_ids(table, pair, nodes, file), Ends(*pair, chosen), dialect)
+    return EdgeFileContents(_same_ids(table, pair, nodes, file), Ends(*pair, chosen), dialect)
 
 
-def _read_graph(file: Source) -> Any:
+def _read_graph(file: InputFile) -> Any:
     """A graph between rows, for formats that hold one; else None."""
     match file.format.name:
         case "mtx":
@@ -119,7 +121,7 @@ def _shown(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
 
 
-def _same_ids(table: Any, pair: tuple[str, str], nodes: Nodes, file: Source) -> Any:
+def _same_ids(table: Any, pair: tuple[str, str], nodes: NodeFileContents, file: InputFile) -> Any:
     """The edge table with ids as the nodes have them: text files know no types, so they take those of the other."""
     if nodes.id is None:
         return table
@@ -131,7 +133,7 @@ def _same_ids(table: Any, pair: tuple[str, str], nodes: Nodes, file: Source) -> 
     return table
 
 
-def _refuse_names_for_rows(table: Any, pair: tuple[str, str], nodes: Nodes, file: Source) -> None:
+def _refuse_names_for_rows(table: Any, pair: tuple[str, str], nodes: NodeFileContents, file: InputFile) -> None:
     """Raise `FileError` if edges name nodes by text, but no column of the nodes was taken for ids."""
     import pyarrow as pa
 
@@ -142,7 +144,7 @@ def _refuse_names_for_rows(table: Any, pair: tuple[str, str], nodes: Nodes, file
     raise FileError(f"{file.words} names nodes by text, but no column of the nodes holds ids that all differ{reason}")
 
 
-def _cast(column: Any, kind: Any, name: str, file: Source) -> Any:
+def _cast(column: Any, kind: Any, name: str, file: InputFile) -> Any:
     import pyarrow as pa
 
     try:
@@ -153,7 +155,7 @@ def _cast(column: Any, kind: Any, name: str, file: Source) -> Any:
         ) from None
 
 
-def described(edges: Edges, path: str) -> str:
+def described(edges: EdgeFileContents, path: str) -> str:
     """What was chosen, in a sentence."""
     if edges.ends is None:
         graph = edges.graph

@@ -16,11 +16,11 @@ import numpy.typing as npt
 
 from pcfi._typing import Array
 from pcfi.errors import GraphError, ParameterError, TooLargeError, counted
+from pcfi.files.paths import remove, write_atomically
 from pcfi.inputs.graphs import Graph, check_n_nodes
 from pcfi.memory import size_in_bytes, size_in_words
 from pcfi.outofcore.buckets import Buckets, write_rows
-from pcfi.outofcore.edges import EdgeFile, checked, count_nodes, open_edges
-from pcfi.outofcore.paths import remove, write_atomically
+from pcfi.outofcore.edge_chunks import EdgeFile, checked, count_nodes, open_edges
 from pcfi.progress import progress_bar
 
 FORMAT = 1

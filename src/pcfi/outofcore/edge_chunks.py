@@ -9,9 +9,9 @@ import numpy as np
 
 from pcfi._typing import Array
 from pcfi.errors import GraphError, ParameterError, UnsupportedTypeError
+from pcfi.files.paths import suffix_of, table_suffix
 from pcfi.inputs.graphs import check_edge_index_range, check_edge_index_shape, check_weights, whole_numbers
-from pcfi.outofcore.edge_tables import SUFFIXES, Chunk, graph_errors, open_table
-from pcfi.outofcore.paths import suffix_of, table_suffix
+from pcfi.outofcore.edge_tables import SUFFIXES, EdgeChunk, graph_errors, open_table
 
 
 class EdgeFile(Protocol):
@@ -25,7 +25,7 @@ class EdgeFile(Protocol):
     def held(self) -> int:
         """Bytes of memory that are held while chunks are read, besides the chunks."""
 
-    def chunks(self, size: int) -> Iterator[Chunk]:
+    def chunks(self, size: int) -> Iterator[EdgeChunk]:
         """About `size` edges at a time, in the order of the file, as they stand there."""
 
     def largest(self) -> int | None:
@@ -49,12 +49,12 @@ class ArrayEdges:
         """Nothing."""
         return 0
 
-    def chunks(self, size: int) -> Iterator[Chunk]:
+    def chunks(self, size: int) -> Iterator[EdgeChunk]:
         """Slices of the arrays."""
         for start in range(0, self.index.shape[1], size):
             part = slice(start, start + size)
             weights = np.empty(0) if self.weights is None else np.asarray(self.weights[part])
-            yield Chunk(np.asarray(self.index[0, part]), np.asarray(self.index[1, part]), weights)
+            yield EdgeChunk(np.asarray(self.index[0, part]), np.asarray(self.index[1, part]), weights)
 
     def largest(self) -> int | None:
         """Unknown without reading."""
@@ -109,7 +109,7 @@ def _mapped(path: str) -> Array:
     return array
 
 
-def checked(chunk: Chunk, seen: int, n_nodes: int, wanted: str) -> Chunk:
+def checked(chunk: EdgeChunk, seen: int, n_nodes: int, wanted: str) -> EdgeChunk:
     """The chunk with row numbers as integers, or an error that names the edge by its place in the file."""
     try:
         index = whole_numbers(np.stack([chunk.source, chunk.target]))
@@ -121,7 +121,7 @@ def checked(chunk: Chunk, seen: int, n_nodes: int, wanted: str) -> Chunk:
         raise GraphError(f"{error} (counted from edge {seen:,} of the file)" if seen else str(error)) from None
     if index.dtype not in (np.int32, np.int64):
         index = index.astype(np.int64)
-    return Chunk(index[0], index[1], weights)
+    return EdgeChunk(index[0], index[1], weights)
 
 
 def count_nodes(edges: EdgeFile, size: int) -> int:

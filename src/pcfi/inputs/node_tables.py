@@ -16,7 +16,7 @@ MOST_CATEGORIES = 1000  # each becomes a channel; more of them are names, not ca
 
 
 @dataclass(frozen=True, eq=False)
-class Column:
+class NodeColumn:
     """A column that becomes one channel, or several: one per category.
 
     Attributes
@@ -42,13 +42,13 @@ class Column:
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class NodeTable:
     """A table of nodes, and which of its columns are channels.
 
     Attributes
     ----------
     native : DataFrame of pandas or polars, or Table of pyarrow
-    columns : tuple of Column
+    columns : tuple of NodeColumn
         What becomes channels, in this order; all other columns pass through.
     ids : Ids
     rounds : bool
@@ -56,7 +56,7 @@ class Table:
     """
 
     native: Any
-    columns: tuple[Column, ...]
+    columns: tuple[NodeColumn, ...]
     ids: Ids
     rounds: bool = False
 
@@ -69,7 +69,7 @@ class Table:
         return np.concatenate(parts, axis=1)
 
     @staticmethod
-    def _channels(frame: Any, column: Column, dtype: npt.DTypeLike) -> Array:
+    def _channels(frame: Any, column: NodeColumn, dtype: npt.DTypeLike) -> Array:
         if column.codes is not None:
             shares = np.eye(column.width + 1, column.width, dtype=dtype)[column.codes]
             shares[column.missing] = np.nan
@@ -82,7 +82,7 @@ class Table:
         kind = narwhals().Float32 if dtype == np.float32 else narwhals().Float64
         return np.asarray(series.cast(kind).to_numpy(), dtype=dtype)[:, None]
 
-    def leading(self) -> Array:
+    def first_channels(self) -> Array:
         """First channel of every column: its cells are those that the table has."""
         widths = np.array([column.width for column in self.columns])
         return np.asarray(np.cumsum(widths) - widths)
@@ -93,7 +93,7 @@ class Table:
             np.repeat([one.codes is not None for one in self.columns], [one.width for one in self.columns])
         )
 
-    def named(self, channel: int) -> str:
+    def channel_name(self, channel: int) -> str:
         """The column that a channel belongs to, in words."""
         ends = np.cumsum([column.width for column in self.columns])
         return f"the column {self.columns[int(np.searchsorted(ends, channel, side='right'))].name!r}"
@@ -114,7 +114,7 @@ class Table:
             raise FeatureError(f"known has no column {absent[0]!r}: it must have the channels of the nodes")
         return np.stack([frame.get_column(column.name).to_numpy() for column in self.columns], axis=1)
 
-    def number(self, graph: Any) -> Any:
+    def number_nodes(self, graph: Any) -> Any:
         """The graph with nodes named by their rows, if it is a table of edges or a networkx graph; else as it is."""
         if is_frame(graph):
             return read_edges(graph, self.ids)
@@ -136,7 +136,7 @@ class Table:
         edges = networkx_adjacency(graph, None)
         return np.stack([rows[end] for end in edges.coords]), edges.data
 
-    def restore(self, filled: Array, known: Any = None) -> Any:
+    def wrap_values(self, filled: Array, known: Any = None) -> Any:
         """The table with its channels filled; a column without missing cells is left as it is."""
         frame = narwhals().from_native(self.native, eager_only=True)
         first, replaced = 0, []
@@ -148,7 +148,7 @@ class Table:
             first += column.width
         return frame.with_columns(*replaced).to_native()
 
-    def _filled(self, frame: Any, column: Column, part: Array) -> Any:
+    def _filled(self, frame: Any, column: NodeColumn, part: Array) -> Any:
         series = frame.get_column(column.name)
         if column.samples is not None:
             rows = np.arange(len(part))
@@ -165,7 +165,7 @@ class Table:
                 return self._new(frame, column.name, _whole(values, series)).cast(series.dtype)
         return self._new(frame, column.name, values.astype(np.float64))
 
-    def wrap(self, cells: Array) -> Any:
+    def wrap_cells(self, cells: Array) -> Any:
         """A table like this one, with an array of one number per cell in place of the channels.
 
         A cell of a column of categories gets the number of its channels where these agree, as hops do, else NaN.
@@ -224,7 +224,7 @@ def read_table(
     channels: Sequence[str] | None = None,
     categorical: Sequence[str] | None = (),
     round: bool = False,  # noqa: A002  what it does
-) -> Table:
+) -> NodeTable:
     """Decide which columns of `nodes` are channels, and check them."""
     frame = open_frame(nodes, "the node table")
     if len(frame) == 0:
@@ -246,10 +246,10 @@ def read_table(
         )
     chosen = [name for name in frame.columns if name in {*numbers, *categorical}]
     columns = [
-        _category(frame.get_column(name)) if name in categorical else Column(name, _missing(frame.get_column(name)))
+        _category(frame.get_column(name)) if name in categorical else NodeColumn(name, _missing(frame.get_column(name)))
         for name in chosen
     ]
-    return Table(nodes, tuple(columns), ids, bool(round))
+    return NodeTable(nodes, tuple(columns), ids, bool(round))
 
 
 def _names(frame: Any, names: Sequence[str], what: str) -> list[str]:
@@ -319,7 +319,7 @@ def _missing(series: Any) -> Array:
     return missing
 
 
-def _category(series: Any) -> Column:
+def _category(series: Any) -> NodeColumn:
     nw = narwhals()
     missing = _missing(series)
     labels = series if series.dtype == nw.String else series.cast(nw.String)
@@ -334,11 +334,11 @@ def _category(series: Any) -> Column:
     codes = locate(categories, labels, "categories", "itself")
     codes = np.where(missing, -1, codes)
     used, rows = np.unique(codes, return_index=True)
-    return Column(series.name, missing, codes, rows[used >= 0])
+    return NodeColumn(series.name, missing, codes, rows[used >= 0])
 
 
 def number_nodes(features: Any, graph: Any) -> Any:
     """The graph with nodes named by their rows, if `features` is a table and `graph` names its ids; else as it is."""
     if graph is None or not is_frame(features):
         return graph
-    return Table(features, (), Ids.of(open_frame(features, "the node table"))).number(graph)
+    return NodeTable(features, (), Ids.of(open_frame(features, "the node table"))).number_nodes(graph)

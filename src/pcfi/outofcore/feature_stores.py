@@ -10,15 +10,15 @@ import numpy.typing as npt
 
 from pcfi._typing import Array
 from pcfi.errors import FeatureError, ParameterError, TooLargeError, UnsupportedTypeError
-from pcfi.inputs.tables import is_number
+from pcfi.files.paths import full_path, is_address, opened, suffix_of
+from pcfi.inputs.node_tables import is_number
 from pcfi.memory import size_in_words
 from pcfi.optional import load
-from pcfi.outofcore.paths import full_path, is_address, opened, suffix_of
 
 SUFFIXES = (".npy", ".zarr", ".parquet")
 
 
-class Store:
+class FeatureStore:
     """A matrix in a file, one row per node, one column per channel.
 
     Attributes
@@ -53,7 +53,7 @@ class Store:
         raise ParameterError(f"names a column {name!r}, but {self.path!r} is not a Parquet file", parameter="id")
 
 
-class NpyStore(Store):
+class NpyStore(FeatureStore):
     """A .npy file, mapped."""
 
     def __init__(self, path: str) -> None:
@@ -74,7 +74,7 @@ def _map_npy(path: str) -> Array:
         raise FeatureError(f"{path!r} cannot be read as .npy: {error}") from None
 
 
-class ZarrStore(Store):
+class ZarrStore(FeatureStore):
     """A Zarr array, in a folder or at an address."""
 
     def __init__(self, path: str) -> None:
@@ -105,7 +105,7 @@ def open_zarr(path: str) -> Any:
     return found
 
 
-class ParquetStore(Store):
+class ParquetStore(FeatureStore):
     """Columns of a Parquet file or of a folder of them, in the order of the file names."""
 
     def __init__(self, path: str, columns: Any = None, *, without: str | None = None, boolean: bool = False) -> None:
@@ -250,9 +250,9 @@ def _columns(schema: Any, wanted: Any, path: str, boolean: bool) -> list[str]:
     return list(wanted)
 
 
-def open_store(
+def open_features(
     path: Any, what: str, columns: Any = None, *, without: str | None = None, boolean: bool = False
-) -> Store:
+) -> FeatureStore:
     """The matrix at a path or an address, by its suffix."""
     if not isinstance(path, str | Path):
         raise UnsupportedTypeError(
