@@ -7,27 +7,27 @@ import numpy as np
 from common import answer, hide, load
 
 import pcfi
-from pcfi._kernels.blocks import lanes_of
-from pcfi.stages.diffusion import scaled
+from pcfi._kernels.blocks import lane_count
+from pcfi.stages.diffusion import channel_blocks
 
-LANES = lanes_of(np.float32)
+LANES = lane_count(np.float32)
 
 
 def steps_of_channels(features: np.ndarray, edge_index: np.ndarray) -> tuple[pcfi.Imputation, np.ndarray, np.ndarray]:
     """The result, and pattern and steps of every channel that was solved, in the order of the blocks."""
     found: list[tuple[np.ndarray, np.ndarray]] = []
-    usual = scaled.solve
+    usual = channel_blocks.solve
 
     def watched(job: Any, links: Any, block: Any, opening: Any, *rest: Any) -> Any:
         solved = usual(job, links, block, opening, *rest)
         found.append((opening.patterns, solved.steps[: len(opening.patterns)].copy()))
         return solved
 
-    scaled.solve = watched
+    channel_blocks.solve = watched
     try:
         result = pcfi.impute(features, edge_index, alpha=0.5, beta=0.0)
     finally:
-        scaled.solve = usual
+        channel_blocks.solve = usual
     return result, *(np.concatenate(part) for part in zip(*found, strict=True))
 
 

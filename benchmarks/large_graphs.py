@@ -14,9 +14,9 @@ solver = pcfi.FixedSteps(100) if solver == "fixed" else pcfi.UntilSettled()
 rng = np.random.default_rng(0)
 small = np.where(rng.random((300, 24)) < 0.5, rng.normal(size=(300, 24)), np.nan).astype(np.float32)
 ring = np.stack([np.arange(300), (np.arange(300) + 1) % 300])
-blocks.BEYOND_CACHE, usual = 0, blocks.BEYOND_CACHE
+blocks.MAX_CACHED_BLOCK_BYTES, usual = 0, blocks.MAX_CACHED_BLOCK_BYTES
 pcfi.impute(small, ring, alpha=0.5, beta=0.1, solver=solver)  # loads the kernels for large graphs
-blocks.BEYOND_CACHE = usual
+blocks.MAX_CACHED_BLOCK_BYTES = usual
 start = time.perf_counter()
 graph = pcfi.prepare_graph(power_law_graph(n_nodes, n_edges), n_nodes)
 prepare = time.perf_counter() - start

@@ -5,7 +5,7 @@ import numpy as np
 from common import answer, hide, interleave, load, power_law_graph
 
 import pcfi
-from pcfi._kernels.blocks import lanes_of
+from pcfi._kernels.blocks import lane_count
 
 
 def bandwidth(n_bytes: int) -> float:
@@ -35,7 +35,7 @@ def measure(name: str, features: np.ndarray, graph: object) -> dict[str, object]
     taken = (seconds["many"] - seconds["few"]) / steps
     known = hidden == hidden
     active = int(((np.nan_to_num(hidden) != 0) & known).any(axis=0).sum())
-    lanes = lanes_of(np.float32)
+    lanes = lane_count(np.float32)
     blocks = -(-active // lanes)
     entries = len(prepared.indices)
     gathered = blocks * entries * lanes * 4

@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pcfi._kernels import reference
-from pcfi._kernels.blocks import FarLinks, Links, aligned_block, lanes_of, make_links, neighbour_sum
-from pcfi._kernels.channel_stats import Facts, copy_known, survey
+from pcfi._kernels.blocks import CsrGraph, LargeCsrGraph, aligned_block, lane_count, make_csr_graph, neighbour_sum
+from pcfi._kernels.channel_stats import ChannelStats, add_channel_stats, copy_known
 from pcfi._kernels.hop_relaxation import mark_sources, read_hops, relax
 from pcfi._kernels.hop_search import Sources, search
-from pcfi._kernels.leaf_elimination import peel, put_back, take_off
+from pcfi._kernels.leaf_elimination import find_leaves, remove_leaves, restore_leaves
 from pcfi._kernels.neighbor_mean import neighbour_means
 from pcfi._kernels.sweeps import order_by_hops
-from pcfi._kernels.thread_team import Team, part_by_edges
-from pcfi._kernels.threads import run, thread_count
-from pcfi._kernels.vectors import count_nan, larger, load, magnitude, splat, store, where_number, where_positive
+from pcfi._kernels.thread_team import ThreadTeam, thread_range_by_edges
+from pcfi._kernels.threads import run_tasks, thread_count
+from pcfi._kernels.vectors import absolute, count_nan, load, maximum, splat, store, where_not_nan, where_positive
 from pcfi.inputs.graphs import prepare_graph
 from pcfi.inputs.problem import read_problem
 from pcfi.stages.hops import UNREACHABLE, count_hops
@@ -42,8 +42,8 @@ def test_vector_operations_are_those_of_numpy(dtype):
             y = load(b, i)
             store(out, 5 * i, x + y * splat(a, 2.0))
             store(out, 5 * i + 1, (x - y) / y)
-            store(out, 5 * i + 2, larger(x, y))
-            store(out, 5 * i + 3, magnitude(x))
+            store(out, 5 * i + 2, maximum(x, y))
+            store(out, 5 * i + 3, absolute(x))
             store(out, 5 * i + 4, where_positive(x, y, x))
 
     rng = np.random.default_rng(0)
@@ -58,7 +58,7 @@ def test_vector_operations_are_those_of_numpy(dtype):
 def test_nan_wins_a_comparison_so_that_it_cannot_hide():
     @numba.njit
     def compute(a, out):
-        store(out, 0, larger(larger(load(a, 0), load(a, 1)), load(a, 0)))
+        store(out, 0, maximum(maximum(load(a, 0), load(a, 1)), load(a, 0)))
 
     a, out = aligned_block(2, np.float64), aligned_block(1, np.float64)
     a[0], a[1] = 1.0, np.nan
@@ -70,7 +70,7 @@ def test_nan_wins_a_comparison_so_that_it_cannot_hide():
 def test_lanes_without_a_number_are_counted_and_replaced(dtype):
     @numba.njit
     def compute(a, b, out):
-        store(out, 0, where_number(load(a, 0), load(a, 0), load(b, 0)))
+        store(out, 0, where_not_nan(load(a, 0), load(a, 0), load(b, 0)))
         return count_nan(load(a, 0))
 
     a, b, out = (aligned_block(1, dtype) for _ in range(3))
@@ -84,14 +84,14 @@ def test_block_rows_lie_on_cache_lines():
     for dtype in (np.float32, np.float64):
         block = aligned_block(7, dtype)
         assert block.ctypes.data % 64 == 0
-        assert block.shape == (7, lanes_of(dtype))
+        assert block.shape == (7, lane_count(dtype))
         assert block.strides[0] == 64
 
 
 @numba.njit
-def all_neighbour_sums(links, block, out):
+def all_neighbour_sums(graph, block, out):
     for node in range(len(block)):
-        store(out, node, neighbour_sum(links, block, node))
+        store(out, node, neighbour_sum(graph, block, node))
 
 
 @given(problems())
@@ -100,17 +100,17 @@ def test_neighbour_sum_is_a_product_with_the_flow(problem):
     block = aligned_block(graph.n_nodes, np.float64)
     block[:] = np.random.default_rng(0).normal(size=block.shape)
     out = aligned_block(graph.n_nodes, np.float64)
-    for kind in (Links, FarLinks):
+    for kind in (CsrGraph, LargeCsrGraph):
         out[:] = np.nan
         all_neighbour_sums(kind(graph.indptr, graph.indices, graph.weights_as(np.float64)), block, out)
         np.testing.assert_allclose(out, problem.flow @ block, rtol=1e-12, atol=1e-12)
 
 
-def test_links_ask_ahead_when_blocks_outgrow_the_cache():
+def test_kernels_prefetch_when_blocks_do_not_fit_into_the_cache():
     small, large = (np.zeros(n + 1, np.int64) for n in (1000, 100_000))
     nothing = np.empty(0, np.int32), np.empty(0)
-    assert type(make_links(small, *nothing)) is Links
-    assert type(make_links(large, *nothing)) is FarLinks
+    assert type(make_csr_graph(small, *nothing)) is CsrGraph
+    assert type(make_csr_graph(large, *nothing)) is LargeCsrGraph
 
 
 @given(problems(), st.integers(1, 5), st.integers(1, 7))
@@ -118,8 +118,8 @@ def test_members_of_a_team_share_all_rows_and_about_equal_edges(problem, grain, 
     indptr = prepare_graph(problem.graph, len(problem.features), directed=problem.directed).indptr
     rows = np.flatnonzero(~problem.known[:, 0]).astype(np.int32)
     shared = np.zeros(1, np.int64)
-    team = [Team(rank, size, shared, shared, shared) for rank in range(size)]
-    parts = [part_by_edges(indptr, rows, grain, member) for member in team]
+    team = [ThreadTeam(rank, size, shared, shared, shared) for rank in range(size)]
+    parts = [thread_range_by_edges(indptr, rows, grain, member) for member in team]
     groups = -(-len(rows) // grain)
     assert [0, *(last for _, last in parts)] == [*(first for first, _ in parts), groups]
     cost = (np.diff(indptr) + 4)[rows]
@@ -136,8 +136,10 @@ def test_survey_counts_ranges_and_sums_the_known_cells(problem):
         low, high = np.full(n_channels, np.inf, values.dtype), np.full(n_channels, -np.inf, values.dtype)
         keys = np.zeros(n_channels, dtype=np.uint64)
         for start in range(0, n_channels, 3):
-            survey(values, mask, start, min(start + 3, n_channels), Facts(count, low, high, total, keys))
-        expected = reference.survey(problem.features, problem.known)
+            add_channel_stats(
+                values, mask, start, min(start + 3, n_channels), ChannelStats(count, low, high, total, keys)
+            )
+        expected = reference.channel_stats(problem.features, problem.known)
         for ours, slow in zip((count, low, high, total), expected, strict=True):
             np.testing.assert_allclose(ours, slow, rtol=1e-12, atol=1e-12)
         same_key = keys[:, None] == keys[None]
@@ -213,11 +215,11 @@ def test_search_says_so_when_hops_do_not_fit():
 @given(problems())
 def test_neighbour_means_average_the_known_neighbours(problem):
     graph = prepare_graph(problem.graph, len(problem.features), directed=problem.directed)
-    links = Links(graph.indptr, graph.indices, graph.weights_as(np.float64))
+    csr_graph = CsrGraph(graph.indptr, graph.indices, graph.weights_as(np.float64))
     expected = reference.neighbour_means(problem.flow, problem.features, problem.known)
     for values, mask in ((problem.masked, NO_MASK), (problem.features, problem.known)):
         out = problem.masked.copy()
-        neighbour_means(links, values, mask, 0, len(out), out)
+        neighbour_means(csr_graph, values, mask, 0, len(out), out)
         np.testing.assert_allclose(out, expected, rtol=1e-6)
 
 
@@ -250,21 +252,21 @@ def test_a_tree_is_peeled_down_to_what_lies_between_sources(seed, n_nodes):
     rng = np.random.default_rng(seed)
     tree = np.array([[rng.integers(node), node] for node in range(1, n_nodes)]).T
     graph = prepare_graph(tree, n_nodes)
-    links = Links(graph.indptr, graph.indices, graph.weights_as(np.float64))
+    csr_graph = CsrGraph(graph.indptr, graph.indices, graph.weights_as(np.float64))
     block, scales, free = (aligned_block(n_nodes, np.float64) for _ in range(3))
     free[:] = 1
     sources = rng.choice(n_nodes, size=2, replace=False)
     free[sources, rng.integers(8)] = 0  # known in one lane is enough to stay
     leaves, parents = np.empty((2, n_nodes), dtype=np.int32)
-    count = peel(links, free, 8, leaves, parents)
+    count = find_leaves(csr_graph, free, 8, leaves, parents)
     between = nodes_between(tree, n_nodes, *sources)
     assert set(leaves[:count].tolist()) == set(range(n_nodes)) - between
     scales[:], block[:] = 1, 0
     block[list(between)] = rng.normal(size=(len(between), 1))
     rows = np.arange(n_nodes, dtype=np.int32)
-    assert set(rows[: take_off(leaves[:count], rows, scales)].tolist()) == between
+    assert set(rows[: remove_leaves(leaves[:count], rows, scales)].tolist()) == between
     assert (scales[leaves[:count]] == 0).all()
-    put_back(leaves[:count], parents[:count], block, scales)
+    restore_leaves(leaves[:count], parents[:count], block, scales)
     for leaf, parent in zip(leaves[:count], parents[:count], strict=True):
         assert (block[leaf] == block[parent]).all()
     assert (scales == 1).all()
@@ -289,10 +291,10 @@ def test_threads_are_kept_and_belong_to_the_thread_that_calls():
     def used(_):
         return threading.get_ident()
 
-    first, second = ({*run([used] * 8)} for _ in range(2))
+    first, second = ({*run_tasks([used] * 8)} for _ in range(2))
     assert len(first | second) <= thread_count()
     elsewhere: list[set[int]] = []
-    caller = threading.Thread(target=lambda: elsewhere.append({*run([used] * 8)}))
+    caller = threading.Thread(target=lambda: elsewhere.append({*run_tasks([used] * 8)}))
     caller.start()
     caller.join()
     assert not elsewhere[0] & (first | second)
@@ -303,15 +305,15 @@ def test_threads_go_on_after_a_task_that_failed():
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        run([fail, lambda _: 1])
-    assert run([lambda _: 1, lambda _: 2]) == [1, 2]
+        run_tasks([fail, lambda _: 1])
+    assert run_tasks([lambda _: 1, lambda _: 2]) == [1, 2]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_process_gets_threads_of_its_own():
-    assert run([lambda _: 1] * 4) == [1] * 4
+    assert run_tasks([lambda _: 1] * 4) == [1] * 4
     child = os.fork()
     if child == 0:
-        os._exit(0 if run([lambda _: 1] * 4) == [1] * 4 else 1)
+        os._exit(0 if run_tasks([lambda _: 1] * 4) == [1] * 4 else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

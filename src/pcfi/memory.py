@@ -41,7 +41,7 @@ def needs(problem: Problem, settings: Settings) -> Needs:
     values = problem.values.nbytes
     if settings.method not in ("pcfi", "fp", "auto"):
         return Needs(values, 0, 0)
-    from pcfi._kernels.blocks import BEYOND_CACHE
+    from pcfi._kernels.blocks import MAX_CACHED_BLOCK_BYTES
     from pcfi._kernels.threads import thread_count
     from pcfi._kernels.vectors import ROW_BYTES
     from pcfi.stages.diffusion.block_solver import BLOCKS_TO_SETTLE, BLOCKS_TO_STEP
@@ -50,7 +50,7 @@ def needs(problem: Problem, settings: Settings) -> Needs:
     block = n_nodes * ROW_BYTES
     n_tasks = -(-n_channels * problem.values.itemsize // ROW_BYTES)
     blocks = BLOCKS_TO_STEP if isinstance(settings.solver, FixedSteps) else BLOCKS_TO_SETTLE
-    working = block * blocks * (1 if block >= BEYOND_CACHE else min(thread_count(), n_tasks))
+    working = block * blocks * (1 if block >= MAX_CACHED_BLOCK_BYTES else min(thread_count(), n_tasks))
     if settings.method in ("pcfi", "auto") and settings.beta != 0 and n_patterns > 1:
         n_active = int(np.count_nonzero(~problem.channels.silent))
         working = max(working, n_active**2 * (8 + problem.values.itemsize))

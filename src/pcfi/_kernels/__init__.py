@@ -1,1 +1,33 @@
-"""Compiled kernels: free functions, arrays in, preallocated arrays out. Slow twins are in `reference`."""
+"""Compiled kernels: free functions that take arrays and fill preallocated arrays.
+
+Kernels do not validate their arguments and know nothing of `Problem` or any other class of the library. The stages
+(`pcfi.stages`) prepare the arrays and hand the kernels to threads. Most kernels work on blocks: 64 bytes per node, one
+channel per lane (see `blocks`).
+
+Foundation
+    compiling             the decorator of all kernels, and their cache on disk
+    threads               run tasks on a pool of threads
+    thread_team           several threads inside one kernel, with barriers
+    vectors               a row of a block as a vector register: load, store, arithmetic
+    blocks                layout of a block; gather channels into a block and scatter them back
+
+Reading the features
+    channel_stats         known count, range, sum and pattern key of each channel
+    hop_relaxation        hops of 64 patterns at a time, as bytes
+    hop_search            the same by breadth-first search, for deep graphs
+
+Stage 1
+    steps                 a fixed number of diffusion steps
+    initial_guess         where the steady-state solver starts
+    leaf_elimination      nodes that can be removed from the system before it is solved
+    conjugate_gradients   the steady state of a block
+    sweeps                the steady state by Gauss-Seidel sweeps, for directed and very deep graphs
+    influence             influence matrices: residuals by row, and writing a product into the features
+
+Other stages
+    channel_propagation   stage 2
+    neighbor_mean         mean of the known neighbours
+    edge_sorting          edges in any order to compressed sparse rows, larger than memory
+
+`reference` has a slow implementation of each in plain numpy; tests compare the kernels with it.
+"""

@@ -1,4 +1,13 @@
-"""Feature matrix <-> blocks of channels in scaled form, one 64-byte row of channels per node."""
+"""Layout of a block, and the kernels that gather channels into a block and scatter them back.
+
+A block holds up to 16 channels (float32) or 8 channels (float64) of all nodes in a C-contiguous array of shape
+(n_nodes, lanes): one row of 64 bytes, a cache line, per node, and one channel per lane (column). A kernel loads a row
+into a vector register (see `vectors`), so each instruction works on all channels of the block at once.
+
+Values are kept in scaled form, y = scale o (x - shift) * factor, because diffusion is simplest there (see
+`pcfi.stages.diffusion`). A cell is free if it is missing and reachable; these are the unknowns. Other cells keep their
+value: known cells are the boundary, and unreachable cells and unused lanes are 0.
+"""
 
 from typing import Any, NamedTuple
 
@@ -10,24 +19,24 @@ from pcfi._kernels.vectors import ROW_BYTES, load, prefetch, splat, store, where
 from pcfi._typing import Array
 
 
-class Links(NamedTuple):
-    """In-neighbours of each node in compressed sparse rows; no `weights` means that all are 1."""
+class CsrGraph(NamedTuple):
+    """In-neighbours of each node in compressed sparse rows; empty `weights` mean that all are 1."""
 
     indptr: Array
     indices: Array
     weights: Array
 
 
-class FarLinks(NamedTuple):
-    """Links of a graph whose blocks outgrow the cache: rows are asked for `AHEAD` edges before they are added."""
+class LargeCsrGraph(NamedTuple):
+    """The same for a graph whose blocks do not fit into the cache: kernels prefetch the rows of neighbours."""
 
     indptr: Array
     indices: Array
     weights: Array
 
 
-class Columns(NamedTuple):
-    """Which channel stands in each lane of a block, its pattern, and how its values are shifted and scaled."""
+class BlockChannels(NamedTuple):
+    """For each lane of a block: its channel, the channel's pattern, and the shift and factor of its values."""
 
     channels: Array
     patterns: Array
@@ -35,109 +44,111 @@ class Columns(NamedTuple):
     factor: Array
 
 
-class Cells(NamedTuple):
-    """The cells of an open block: values in scaled form, scales, and > 0 where a cell is free (missing, reachable)."""
+class BlockCells(NamedTuple):
+    """Values of a block in scaled form, their scales, and a flag > 0 where a cell is free (missing and reachable)."""
 
     solution: Array
     scales: Array
     free: Array
 
 
-class Scale(NamedTuple):
-    """Scale of a cell: `by_code[hops] * by_node[node]`; `by_code` ends with the unreachable code, which is 0."""
+class CellScale(NamedTuple):
+    """Scale of a cell: `by_code[hops] * by_node[node]`; the last entry of `by_code`, 0, is for unreachable cells."""
 
     by_code: Array
     by_node: Array
 
 
-AnyLinks = Links | FarLinks
+AnyCsrGraph = CsrGraph | LargeCsrGraph
 
-AHEAD = 64
-BEYOND_CACHE = 1 << 22  # bytes of a block
+PREFETCH_DISTANCE = 64  # edges between the prefetch of a row and its use
+MAX_CACHED_BLOCK_BYTES = 1 << 22  # blocks of this size and above count as larger than the cache
 
 
-def make_links(indptr: Array, indices: Array, weights: Array) -> AnyLinks:
-    """Links of the kind that suits the size of the graph."""
-    kind = FarLinks if (len(indptr) - 1) * ROW_BYTES >= BEYOND_CACHE else Links
+def make_csr_graph(indptr: Array, indices: Array, weights: Array) -> AnyCsrGraph:
+    """Wrap the arrays in the class that suits the size of the graph."""
+    kind = LargeCsrGraph if (len(indptr) - 1) * ROW_BYTES >= MAX_CACHED_BLOCK_BYTES else CsrGraph
     return kind(indptr, indices, weights)
 
 
-def lanes_of(dtype: Any) -> int:
-    """How many channels a block has."""
+def lane_count(dtype: Any) -> int:
+    """Return the number of channels in a block of `dtype`."""
     return ROW_BYTES // int(np.dtype(dtype).itemsize)
 
 
 def aligned_block(n_nodes: int, dtype: Any) -> Array:
-    """An uninitialised block whose rows lie on cache lines, so that reading a row touches one line, not two."""
+    """Allocate an uninitialised block whose rows are cache lines, so that reading a row touches one line, not two."""
     raw = np.empty(n_nodes * ROW_BYTES + ROW_BYTES, dtype=np.uint8)
     start = -raw.ctypes.data % ROW_BYTES
-    block: Array = raw[start : start + n_nodes * ROW_BYTES].view(dtype).reshape(n_nodes, lanes_of(dtype))
+    block: Array = raw[start : start + n_nodes * ROW_BYTES].view(dtype).reshape(n_nodes, lane_count(dtype))
     return block
 
 
-def neighbour_sum(links: Any, block: Array, node: int) -> Any:
-    """Weighted sum of the rows of `block` over the in-neighbours of `node`, held in registers; for kernels only."""
+def neighbour_sum(graph: Any, block: Array, node: int) -> Any:
+    """Return the weighted sum of the rows of `block` over the in-neighbours of `node`, as a vector."""
     raise NotImplementedError("neighbour_sum works inside compiled kernels only")
 
 
-def _near_sum(links, block, node):
+def _plain_sum(graph, block, node):
     total = splat(block, 0.0)
-    if links.weights.size:
-        for edge in range(links.indptr[node], links.indptr[node + 1]):
-            total = total + splat(block, links.weights[edge]) * load(block, links.indices[edge])
+    if graph.weights.size:
+        for edge in range(graph.indptr[node], graph.indptr[node + 1]):
+            total = total + splat(block, graph.weights[edge]) * load(block, graph.indices[edge])
     else:
-        for edge in range(links.indptr[node], links.indptr[node + 1]):
-            total = total + load(block, links.indices[edge])
+        for edge in range(graph.indptr[node], graph.indptr[node + 1]):
+            total = total + load(block, graph.indices[edge])
     return total
 
 
-def _far_sum(links, block, node):
+def _prefetching_sum(graph, block, node):
     total = splat(block, 0.0)
-    end = len(links.indices) - 1
-    if links.weights.size:
-        for edge in range(links.indptr[node], links.indptr[node + 1]):
-            prefetch(block, links.indices[min(edge + AHEAD, end)])
-            total = total + splat(block, links.weights[edge]) * load(block, links.indices[edge])
+    end = len(graph.indices) - 1
+    if graph.weights.size:
+        for edge in range(graph.indptr[node], graph.indptr[node + 1]):
+            prefetch(block, graph.indices[min(edge + PREFETCH_DISTANCE, end)])
+            total = total + splat(block, graph.weights[edge]) * load(block, graph.indices[edge])
     else:
-        for edge in range(links.indptr[node], links.indptr[node + 1]):
-            prefetch(block, links.indices[min(edge + AHEAD, end)])
-            total = total + load(block, links.indices[edge])
+        for edge in range(graph.indptr[node], graph.indptr[node + 1]):
+            prefetch(block, graph.indices[min(edge + PREFETCH_DISTANCE, end)])
+            total = total + load(block, graph.indices[edge])
     return total
 
 
 @overload(neighbour_sum, jit_options={"nogil": True, "error_model": "numpy", "forceinline": True}, strict=False)
-def _choose_sum(links, block, node):
-    return _far_sum if links.instance_class is FarLinks else _near_sum
+def _choose_sum(graph, block, node):
+    return _prefetching_sum if graph.instance_class is LargeCsrGraph else _plain_sum
 
 
-def ask_ahead(links: Any, block: Array, edge: int) -> None:
-    """Ask for the row that `AHEAD` edges later will be read, if the block outgrows the cache; for kernels only."""
-    raise NotImplementedError("ask_ahead works inside compiled kernels only")
+def prefetch_neighbour(graph: Any, block: Array, edge: int) -> None:
+    """Prefetch the row that is used `PREFETCH_DISTANCE` edges later, if blocks do not fit into the cache."""
+    raise NotImplementedError("prefetch_neighbour works inside compiled kernels only")
 
 
-@overload(ask_ahead, jit_options={"forceinline": True}, strict=False)
-def _choose_ask(links, block, edge):
-    if links.instance_class is FarLinks:
-        return lambda links, block, edge: prefetch(block, links.indices[min(edge + AHEAD, len(links.indices) - 1)])
-    return lambda links, block, edge: None
+def _prefetch_later_row(graph, block, edge):
+    prefetch(block, graph.indices[min(edge + PREFETCH_DISTANCE, len(graph.indices) - 1)])
+
+
+@overload(prefetch_neighbour, jit_options={"forceinline": True}, strict=False)
+def _choose_prefetch(graph, block, edge):
+    return _prefetch_later_row if graph.instance_class is LargeCsrGraph else lambda graph, block, edge: None
 
 
 @compiled
-def open_block(values, codes, columns, scale, cells, rows, first, last):
-    """Fill `cells` from the features of the nodes from `first` to `last`.
+def gather_block(values, codes, columns, scale, cells, rows, first, last):
+    """Fill `cells` from the features of the nodes `first` to `last`; return the number of nodes with a free cell.
 
-    A known cell is scale * (value - shift) * factor, all others are 0. `rows`, from `first` on, lists the nodes that
-    have a free cell; returns how many.
+    A known cell becomes scale * (value - shift) * factor, all others 0. The nodes that have a free cell are listed in
+    `rows`, from position `first` on.
     """
     unreachable = len(scale.by_code) - 1
     width = len(columns.channels)
-    found = 0
+    n_rows = 0
     for node in range(first, last):
-        own = scale.by_node[node]
+        node_scale = scale.by_node[node]
         n_free = 0
         for lane in range(width):
             code = min(np.int64(codes[node, columns.patterns[lane]]), unreachable)
-            cell_scale = scale.by_code[code] * own
+            cell_scale = scale.by_code[code] * node_scale
             is_free = 0 < code < unreachable
             n_free += is_free
             cells.scales[node, lane] = cell_scale
@@ -151,16 +162,16 @@ def open_block(values, codes, columns, scale, cells, rows, first, last):
             cells.free[node, lane] = 0
             cells.solution[node, lane] = 0
         if n_free:
-            rows[first + found] = node
-            found += 1
-    return found
+            rows[first + n_rows] = node
+            n_rows += 1
+    return n_rows
 
 
 @compiled
-def open_influence(sources, codes, pattern, scale, cells, rows, first, last):
-    """Like `open_block` for indicator channels of one pattern: lane k is 1 at node `sources[k]`, 0 at the others."""
+def gather_indicators(sources, codes, pattern, scale, cells, rows, first, last):
+    """Like `gather_block` for indicator channels of one pattern: lane k is 1 at node `sources[k]`, 0 at the others."""
     unreachable = len(scale.by_code) - 1
-    found = 0
+    n_rows = 0
     for node in range(first, last):
         code = min(np.int64(codes[node, pattern]), unreachable)
         is_free = 0 < code < unreachable
@@ -168,17 +179,17 @@ def open_influence(sources, codes, pattern, scale, cells, rows, first, last):
         cells.scales[node] = scale.by_code[code] * scale.by_node[node]
         cells.free[node] = is_free
         if is_free:
-            rows[first + found] = node
-            found += 1
+            rows[first + n_rows] = node
+            n_rows += 1
     for lane in range(len(sources)):
         if first <= sources[lane] < last:
             cells.solution[sources[lane], lane] = cells.scales[sources[lane], lane]
-    return found
+    return n_rows
 
 
 @compiled
 def fill_scales(codes, patterns, scale, scales, first, last):
-    """Scales of the cells of a block, lane k in pattern `patterns[k]`, for the nodes from `first` to `last`."""
+    """Fill the scales of a block for the nodes `first` to `last`; lane k has the pattern `patterns[k]`."""
     unreachable = len(scale.by_code) - 1
     for node in range(first, last):
         for lane in range(len(patterns)):
@@ -187,25 +198,28 @@ def fill_scales(codes, patterns, scale, scales, first, last):
 
 
 @compiled
-def confidence_diagonal(links, rows, scales, diagonal):
-    """`diagonal` = sum over neighbours of their scale relative to the node's own; 0 stays where it is not free."""
+def confidence_diagonal(graph, rows, scales, free, out):
+    """Set `out` to the sum of the neighbours' scales relative to the node's own, 0 where `free` is 0.
+
+    `out` may be the same array as `free`.
+    """
     for node in rows:
-        free = load(diagonal, node)
-        relative = neighbour_sum(links, scales, node) / load(scales, node)
-        store(diagonal, node, where_positive(free, relative, free))
+        flag = load(free, node)
+        relative = neighbour_sum(graph, scales, node) / load(scales, node)
+        store(out, node, where_positive(flag, relative, flag))
 
 
 @compiled
-def degree_diagonal(rows, degree, diagonal):
-    """`diagonal` = the node's degree; 0 stays where it is not free."""
+def degree_diagonal(rows, degree, free, out):
+    """Set `out` to the node's degree, 0 where `free` is 0; `out` may be the same array as `free`."""
     for node in rows:
-        free = load(diagonal, node)
-        store(diagonal, node, where_positive(free, splat(diagonal, degree[node]), free))
+        flag = load(free, node)
+        store(out, node, where_positive(flag, splat(out, degree[node]), flag))
 
 
 @compiled
-def close_block(block, scales, free, columns, bounds, out, first, last):
-    """Write the free cells of `block` back into `out`, unscaled, unshifted and kept within `bounds`."""
+def scatter_block(block, scales, free, columns, bounds, out, first, last):
+    """Write the free cells of `block` into the features `out`, unscaled, unshifted and clipped to `bounds`."""
     for node in range(first, last):
         for lane in range(len(columns.channels)):
             if free[node, lane] > 0:
@@ -214,7 +228,7 @@ def close_block(block, scales, free, columns, bounds, out, first, last):
 
 
 @compiled
-def close_influence(block, scales, out, first, last):
+def scatter_influence(block, scales, out, first, last):
     """Write the unscaled lanes of `block` into the columns of `out`; unreachable nodes get 0."""
     for node in range(first, last):
         for lane in range(out.shape[1]):

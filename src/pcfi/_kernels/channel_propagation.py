@@ -8,7 +8,7 @@ from pcfi._kernels.compiling import compiled
 from pcfi._typing import Array
 
 
-class Sharers(NamedTuple):
+class ChannelMeans(NamedTuple):
     """The channels that share, the pattern of each, and its mean."""
 
     channels: Array

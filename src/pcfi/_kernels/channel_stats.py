@@ -12,7 +12,7 @@ from pcfi._kernels.compiling import compiled
 from pcfi._typing import Array
 
 
-class Facts(NamedTuple):
+class ChannelStats(NamedTuple):
     """One entry per channel: number of known cells, their range and sum, and a key of the set of sources."""
 
     n_known: Array
@@ -43,7 +43,7 @@ def known_flags(row, known_row, flags):
 
 
 @compiled
-def survey(values, known, start, stop, facts, first_node=0):
+def add_channel_stats(values, known, start, stop, facts, first_node=0):
     """Fill `facts` for the channels `start` to `stop` from their known cells; row 0 is node `first_node`.
 
     The key of a channel is the sum of mixed numbers over its sources: channels with the same known set have the same

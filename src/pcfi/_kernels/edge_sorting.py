@@ -122,7 +122,7 @@ def _sort(codes, weights):
 
 @compiled
 def _merge(codes, weights, indices, sums):
-    """Add up equal codes, keep the larger side of each neighbour; returns how many neighbours there are."""
+    """Add up equal codes, keep the maximum side of each neighbour; returns how many neighbours there are."""
     found = 0
     k = 0
     while k < len(codes):

@@ -1,7 +1,7 @@
 """Hops of 64 patterns at once, a byte each: a node takes the least of its neighbours' plus one, until none changes.
 
 A node's 64 hops are one vector, so an edge costs one instruction for all patterns. The number of passes grows with the
-depth of the graph, not with the number of patterns; graphs deeper than `MOST_PASSES` are left to `search`.
+depth of the graph, not with the number of patterns; graphs deeper than `MAX_PASSES` are left to `search`.
 """
 
 import numpy as np
@@ -9,9 +9,9 @@ import numpy as np
 from pcfi._kernels.channel_stats import known_flags
 from pcfi._kernels.compiling import compiled
 from pcfi._kernels.hop_search import PATTERNS_AT_A_TIME
-from pcfi._kernels.vectors import add_up_to_largest, any_below, load, smaller, splat, store
+from pcfi._kernels.vectors import any_less, load, minimum, saturating_add, splat, store
 
-MOST_PASSES = 64
+MAX_PASSES = 64
 FAR = 255
 
 
@@ -39,20 +39,20 @@ def mark_sources(sources, first, block):
 
 @compiled
 def relax(indptr, indices, block, stop):
-    """Bring `block` to the hops along `indptr`, `indices` (in-neighbours); returns whether MOST_PASSES were enough."""
+    """Bring `block` to the hops along `indptr`, `indices` (in-neighbours); returns whether MAX_PASSES were enough."""
     one = splat(block, 1)
-    for passes in range(MOST_PASSES):
+    for passes in range(MAX_PASSES):
         changed = False
         settled = splat(block, passes)
         for node in range(block.shape[0]):
             hops = load(block, node)
-            if any_below(settled, hops):  # hops of at most `passes` are final
+            if any_less(settled, hops):  # hops of at most `passes` are final
                 nearest = splat(block, FAR)
                 for edge in range(indptr[node], indptr[node + 1]):
-                    nearest = smaller(nearest, load(block, indices[edge]))
-                nearest = add_up_to_largest(nearest, one)
-                if any_below(nearest, hops):
-                    store(block, node, smaller(hops, nearest))
+                    nearest = minimum(nearest, load(block, indices[edge]))
+                nearest = saturating_add(nearest, one)
+                if any_less(nearest, hops):
+                    store(block, node, minimum(hops, nearest))
                     changed = True
         if not changed or stop[0]:
             return True

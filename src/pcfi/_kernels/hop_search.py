@@ -75,7 +75,7 @@ def _record(queue, arriving, arrived, reached, level, codes, first):
 def search(indptr, indices, sources, first, codes, stop, unreached):
     """Hops for the patterns `first` to `first + 63` into `codes`; returns the deepest level, or -1 if it does not fit.
 
-    `indptr`, `indices` list out-neighbours. Cells that stay unreached hold the largest integer of `codes` and are
+    `indptr`, `indices` list out-neighbours. BlockCells that stay unreached hold the largest integer of `codes` and are
     counted in `unreached[pattern]`.
     """
     n_nodes = codes.shape[0]

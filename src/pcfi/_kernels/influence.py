@@ -1,31 +1,31 @@
-"""Kernels for influence matrices: how far a row is from settled, and rows of a product into the output."""
+"""Kernels for influence matrices: the residual of each row, and writing rows of a product into the features."""
 
 import numpy as np
 
 from pcfi._kernels.blocks import neighbour_sum
 from pcfi._kernels.compiling import compiled
-from pcfi._kernels.vectors import load, magnitude, splat, store, where_positive
+from pcfi._kernels.vectors import absolute, load, splat, store, where_positive
 
 
 @compiled
-def row_moves(links, rows, block, inverse, scales, self_weight, moves):
-    """`moves[node]` = sum over lanes of the unscaled |x - Px|: what one further step would move."""
+def row_residuals(graph, rows, block, inverse, scales, self_weight, out):
+    """Set `out[node]` to the sum over lanes of the unscaled |x - Px|, for the nodes in `rows`."""
     one = splat(block, 1.0)
     own = splat(block, self_weight)
     zero = splat(block, 0.0)
-    total = np.empty((1, block.shape[1]), block.dtype)
+    lanes = np.empty((1, block.shape[1]), block.dtype)
     for node in rows:
         factor = load(inverse, node)
         row = load(block, node)
-        move = factor * (neighbour_sum(links, block, node) + own * row) - row
-        move = move / where_positive(factor, load(scales, node), one)
-        store(total, 0, where_positive(factor, magnitude(move), zero))
-        moves[node] = total.sum()
+        residual = factor * (neighbour_sum(graph, block, node) + own * row) - row
+        residual = residual / where_positive(factor, load(scales, node), one)
+        store(lanes, 0, where_positive(factor, absolute(residual), zero))
+        out[node] = lanes.sum()
 
 
 @compiled
-def place_rows(product, rows, channels, shift, bounds, out):
-    """`out[rows, channels]` = product + shift, kept within `bounds`."""
+def scatter_rows(product, rows, channels, shift, bounds, out):
+    """Set `out[rows, channels]` to product + shift, clipped to `bounds`."""
     for k in range(len(rows)):
         for c in range(len(channels)):
             value = product[k, c] + shift[c]

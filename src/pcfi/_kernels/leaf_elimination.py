@@ -1,7 +1,8 @@
-"""Hanging trees: in the steady state a node whose only way to any source is one neighbour equals that neighbour.
+"""Leaf elimination: remove the trees that hang from the graph before solving, and restore them afterwards.
 
-Such nodes can be taken off the graph before solving, again and again until none is left, and put back afterwards. Half
-of the nodes of a citation graph may go this way, and what remains settles in fewer steps.
+In the steady state a node whose only path to any source leads through one neighbour has the value of that neighbour.
+Such leaves are removed until none is left. On citation graphs this can remove half of the nodes, and the rest settles
+in fewer steps.
 """
 
 import numpy as np
@@ -19,52 +20,55 @@ def _free_in_all(free, n_lanes, node):
 
 
 @compiled
-def peel(links, free, n_lanes, leaves, parents):
-    """Fill `leaves` and `parents` in the order of taking off; returns how many. Only nodes free in all lanes go."""
+def find_leaves(graph, free, n_lanes, leaves, parents):
+    """Fill `leaves` and `parents` in the order of elimination; return the number of leaves.
+
+    Only nodes that are free in all lanes are eliminated.
+    """
     n_nodes = free.shape[0]
     remaining = np.empty(n_nodes, np.int64)
-    found = 0
+    n_leaves = 0
     for node in range(n_nodes):
-        remaining[node] = links.indptr[node + 1] - links.indptr[node]
+        remaining[node] = graph.indptr[node + 1] - graph.indptr[node]
         if remaining[node] == 1 and _free_in_all(free, n_lanes, node):
-            leaves[found] = node
-            found += 1
-    done = 0
-    while done < found:
-        leaf = leaves[done]
+            leaves[n_leaves] = node
+            n_leaves += 1
+    n_done = 0
+    while n_done < n_leaves:
+        leaf = leaves[n_done]
         remaining[leaf] = 0
-        for edge in range(links.indptr[leaf], links.indptr[leaf + 1]):
-            neighbour = links.indices[edge]
+        for edge in range(graph.indptr[leaf], graph.indptr[leaf + 1]):
+            neighbour = graph.indices[edge]
             if remaining[neighbour] > 0:
-                parents[done] = neighbour
+                parents[n_done] = neighbour
                 remaining[neighbour] -= 1
                 if remaining[neighbour] == 1 and _free_in_all(free, n_lanes, neighbour):
-                    leaves[found] = neighbour
-                    found += 1
+                    leaves[n_leaves] = neighbour
+                    n_leaves += 1
                 break
-        done += 1
-    return found
+        n_done += 1
+    return n_leaves
 
 
 @compiled
-def take_off(leaves, rows, scales):
-    """Take the leaves off `rows` and their weight off `scales`; returns the number of rows that are left."""
+def remove_leaves(leaves, rows, scales):
+    """Remove the leaves from `rows` and set their scales to 0; return the number of rows that are left."""
     zero = splat(scales, 0.0)
-    gone = np.zeros(scales.shape[0], np.bool_)
+    is_leaf = np.zeros(scales.shape[0], np.bool_)
     for leaf in leaves:
-        gone[leaf] = True
+        is_leaf[leaf] = True
         store(scales, leaf, zero)
-    left = 0
+    n_left = 0
     for node in rows:
-        if not gone[node]:
-            rows[left] = node
-            left += 1
-    return left
+        if not is_leaf[node]:
+            rows[n_left] = node
+            n_left += 1
+    return n_left
 
 
 @compiled
-def put_back(leaves, parents, block, scales):
-    """Give each leaf the value of its parent, last taken off first."""
+def restore_leaves(leaves, parents, block, scales):
+    """Copy value and scale of its parent to each leaf, in reverse order of elimination."""
     for k in range(len(leaves) - 1, -1, -1):
         store(block, leaves[k], load(block, parents[k]))
         store(scales, leaves[k], load(scales, parents[k]))

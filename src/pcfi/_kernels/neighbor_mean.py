@@ -6,7 +6,7 @@ from pcfi._kernels.compiling import compiled
 
 
 @compiled
-def neighbour_means(links, values, known, first, last, out):
+def neighbour_means(graph, values, known, first, last, out):
     """Write the mean into the missing cells of rows `first` to `last` of `out` that have a known neighbour.
 
     Returns whether all that was written is finite.
@@ -19,9 +19,9 @@ def neighbour_means(links, values, known, first, last, out):
     for node in range(first, last):
         total[:] = 0
         weight[:] = 0
-        for edge in range(links.indptr[node], links.indptr[node + 1]):
-            neighbour = links.indices[edge]
-            flow = links.weights[edge] if links.weights.size else 1.0
+        for edge in range(graph.indptr[node], graph.indptr[node + 1]):
+            neighbour = graph.indices[edge]
+            flow = graph.weights[edge] if graph.weights.size else 1.0
             for channel in range(n_channels):
                 value = values[neighbour, channel]
                 if known[neighbour, channel] if masked else value == value:

@@ -13,7 +13,7 @@ from pcfi._typing import Array
 UNREACHED = -1
 
 
-def survey(values: Array, known: Array) -> tuple[Array, Array, Array, Array]:
+def channel_stats(values: Array, known: Array) -> tuple[Array, Array, Array, Array]:
     """Known count, lowest, highest and sum of the known values of each channel."""
     columns = [values[known[:, d], d].astype(np.float64) for d in range(values.shape[1])]
     return (

@@ -1,59 +1,62 @@
-"""Plain diffusion steps on a block: neighbour sum, normalisation and reset of known cells in one pass."""
+"""A fixed number of diffusion steps on a block: neighbour sum, normalisation and reset of known cells in one pass."""
 
 from pcfi._kernels.blocks import neighbour_sum
 from pcfi._kernels.compiling import compiled
-from pcfi._kernels.thread_team import meet, part_by_edges
-from pcfi._kernels.vectors import larger, load, magnitude, splat, store, where_positive
+from pcfi._kernels.thread_team import barrier, thread_range_by_edges
+from pcfi._kernels.vectors import absolute, load, maximum, splat, store, where_positive
 
 
 @compiled
-def invert(rows, self_weight, diagonal):
-    """`diagonal` <- 1 / (diagonal + self_weight) at free cells; the others stay 0."""
+def invert_diagonal(rows, diagonal, self_weight, out):
+    """Set `out` to 1 / (diagonal + self_weight) at free cells (diagonal > 0), 0 at the others.
+
+    `out` may be the same array as `diagonal`.
+    """
     one = splat(diagonal, 1.0)
     own = splat(diagonal, self_weight)
     for node in rows:
         row = load(diagonal, node)
-        store(diagonal, node, where_positive(row, one / (row + own), row))
+        store(out, node, where_positive(row, one / (row + own), row))
 
 
 @compiled
-def _step(links, rows, block, other, inverse, self_weight):
+def _step(graph, rows, block, out, inverse, self_weight):
     own = splat(block, self_weight)
     for node in rows:
         row = load(block, node)
         factor = load(inverse, node)
-        moved = factor * (neighbour_sum(links, block, node) + own * row)
-        store(other, node, where_positive(factor, moved, row))
+        stepped = factor * (neighbour_sum(graph, block, node) + own * row)
+        store(out, node, where_positive(factor, stepped, row))
 
 
 @compiled
-def take_steps(links, rows, block, other, inverse, self_weight, steps, team):
-    """Move the free cells of `block` by `steps` diffusion steps; `other` is a second block with the same known cells.
+def take_steps(graph, rows, block, other, inverse, self_weight, steps, team):
+    """Take `steps` diffusion steps from `block`; `other` is a second block with the same known cells.
 
     In scaled form one step is y <- (A y + w y) / (diagonal + w), w the weight of the self-loop. The result is in
-    `block` if `steps` is even, else in `other`. The loop over rows is a function of its own: next to the waiting of a
-    meeting it would be compiled to half the speed.
+    `block` if `steps` is even, else in `other`. The loop over rows is a function of its own because numba compiles it
+    to half the speed next to the waiting loop of a barrier.
     """
-    first, last = part_by_edges(links.indptr, rows, 1, team)
+    first, last = thread_range_by_edges(graph.indptr, rows, 1, team)
     for _ in range(steps):
-        _step(links, rows[first:last], block, other, inverse, self_weight)
-        meet(team)
+        _step(graph, rows[first:last], block, other, inverse, self_weight)
+        barrier(team)
         if team.stop[0]:
             break
         block, other = other, block
 
 
 @compiled
-def largest_move(links, rows, block, inverse, scales, self_weight, largest):
-    """`largest[0]` = the largest unscaled |x - Px| of each lane: what one further step would move."""
+def max_residual(graph, rows, block, inverse, scales, self_weight, out):
+    """Set `out[0]` to the largest unscaled |x - Px| of each lane: the largest change that one more step would make."""
     one = splat(block, 1.0)
     zero = splat(block, 0.0)
     own = splat(block, self_weight)
-    most = zero
+    largest = zero
     for node in rows:
         factor = load(inverse, node)
         row = load(block, node)
-        move = factor * (neighbour_sum(links, block, node) + own * row) - row
-        move = move / where_positive(factor, load(scales, node), one)
-        most = larger(most, magnitude(where_positive(factor, move, zero)))
-    store(largest, 0, most)
+        residual = factor * (neighbour_sum(graph, block, node) + own * row) - row
+        residual = residual / where_positive(factor, load(scales, node), one)
+        largest = maximum(largest, absolute(where_positive(factor, residual, zero)))
+    store(out, 0, largest)

@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from pcfi._kernels.compiling import compiled, inlined
-from pcfi._kernels.vectors import larger, load, magnitude, splat, store
+from pcfi._kernels.vectors import absolute, load, maximum, splat, store
 from pcfi._typing import Array
 
 
-class Plan(NamedTuple):
+class SweepMatrix(NamedTuple):
     """Free nodes from near to far, and for the k-th of them its neighbours and normalised weights.
 
     `unit[k]` turns a change of the k-th node in the block into a change of its value.
@@ -47,23 +47,23 @@ def order_by_hops(hops, n_levels):
 
 
 @compiled
-def plan_sweeps(links, hops, n_levels, log_alpha, degree, self_weight, plan):
+def fill_sweep_matrix(graph, hops, n_levels, log_alpha, degree, self_weight, plan):
     """Fill `plan.indptr`, `plan.indices`, `plan.weights`; unreachable neighbours take no part.
 
     Weights are divided by their sum, or by `degree + self_weight` if there is a `degree`. With a `self_weight` each
     node is its own neighbour, too.
     """
-    weighted = links.weights.size > 0
+    weighted = graph.weights.size > 0
     filled = 0
     for k in range(len(plan.nodes)):
         node = plan.nodes[k]
         plan.indptr[k] = filled
         total = 0.0
-        for edge in range(links.indptr[node], links.indptr[node + 1]):
-            neighbour = links.indices[edge]
+        for edge in range(graph.indptr[node], graph.indptr[node + 1]):
+            neighbour = graph.indices[edge]
             if hops[neighbour] <= n_levels:
                 gap = np.int64(hops[neighbour]) - np.int64(hops[node])
-                weight = np.exp(log_alpha * (gap + 1)) * (links.weights[edge] if weighted else 1.0)
+                weight = np.exp(log_alpha * (gap + 1)) * (graph.weights[edge] if weighted else 1.0)
                 plan.indices[filled] = neighbour
                 plan.weights[filled] = weight
                 total += weight
@@ -89,7 +89,7 @@ def _mean(plan, k, block):
 
 
 @compiled
-def start_near_to_far(plan, hops, block):
+def first_sweep(plan, hops, block):
     """Each free node takes the weighted mean of its neighbours that are one hop nearer."""
     for k in range(len(plan.nodes)):
         node = plan.nodes[k]
@@ -113,7 +113,7 @@ def sweep(plan, block, rtol, max_steps, stop, largest):
         for k in range(len(plan.nodes)):
             mean = _mean(plan, k, block)
             change = (mean - load(block, plan.nodes[k])) * splat(block, plan.unit[k])
-            most = larger(most, magnitude(change))
+            most = maximum(most, absolute(change))
             store(block, plan.nodes[k], mean)
         store(largest, 0, most)
         sweeps += 1
@@ -121,7 +121,7 @@ def sweep(plan, block, rtol, max_steps, stop, largest):
 
 
 @compiled
-def take_planned_steps(plan, block, other, steps, stop, largest):
+def take_relative_steps(plan, block, other, steps, stop, largest):
     """`steps` plain steps; `other` is a second block with the same known cells, and holds the result if `steps` is odd.
 
     `largest[0]` is the largest change that one further step would make.
@@ -133,7 +133,7 @@ def take_planned_steps(plan, block, other, steps, stop, largest):
         for k in range(len(plan.nodes)):
             mean = _mean(plan, k, block)
             change = (mean - load(block, plan.nodes[k])) * splat(block, plan.unit[k])
-            most = larger(most, magnitude(change))
+            most = maximum(most, absolute(change))
             if step < steps:
                 store(other, plan.nodes[k], mean)
         store(largest, 0, most)

@@ -1,8 +1,10 @@
-"""Rows of a block as vector registers: `load`, arithmetic, `store`, for use inside compiled kernels.
+"""A row of a block as a vector register: load, arithmetic and store, for use inside compiled kernels.
 
-A block is a C-contiguous array of shape (nodes, lanes) whose rows are 64 bytes: 16 channels in float32, 8 in float64,
-64 in bytes. A `Vector` holds one such row in registers, so a kernel can add up the rows of all neighbours of a node
-without touching memory for the running sum. LLVM turns the vectors into whatever the processor has.
+A row of a block (see `blocks`) has 64 bytes: 16 channels in float32, 8 in float64, 64 in bytes. A `Vector` holds one
+row in registers, so a kernel can add up the rows of all neighbours of a node without writing the running sum to
+memory. LLVM compiles the vectors to the registers that the processor has, such as AVX2 or NEON.
+
+The functions below are numba intrinsics: each emits the LLVM instruction named in its body.
 """
 
 import operator
@@ -12,7 +14,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic, models, overload, register_model
 
-ROW_BYTES = 64
+ROW_BYTES = 64  # a cache line
 
 
 class Vector(types.Type):
@@ -50,7 +52,7 @@ def _alignment(array_type: Any) -> int:
 
 @intrinsic
 def load(typing: Any, block: Any, row: Any) -> Any:
-    """Row `row` of `block`, as a vector."""
+    """Return row `row` of `block` as a vector."""
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         pointer = _row_pointer(context, builder, signature.args[0], args[0], args[1])
@@ -73,7 +75,7 @@ def store(typing: Any, block: Any, row: Any, vector: Any) -> Any:
 
 @intrinsic
 def prefetch(typing: Any, block: Any, row: Any) -> Any:
-    """Ask for row `row` of `block` to be in the cache soon."""
+    """Start to fetch row `row` of `block` into the cache."""
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         pointer = _row_pointer(context, builder, signature.args[0], args[0], args[1])
@@ -89,7 +91,7 @@ def prefetch(typing: Any, block: Any, row: Any) -> Any:
 
 @intrinsic
 def splat(typing: Any, block: Any, value: Any) -> Any:
-    """A vector with `value` in every lane, of the dtype of `block`."""
+    """Return a vector of the dtype of `block` with `value` in every lane."""
     vector = Vector(block.dtype)
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -104,7 +106,7 @@ def splat(typing: Any, block: Any, value: Any) -> Any:
 
 
 def _define_operator(symbol: Any, instruction: str) -> None:
-    """Give vectors the operator `symbol`, as one LLVM instruction; `contract` allows fused multiply-add."""
+    """Define the operator `symbol` on vectors as one LLVM instruction; `contract` allows fused multiply-add."""
 
     @intrinsic
     def operation(typing: Any, left: Any, right: Any) -> Any:
@@ -137,18 +139,21 @@ def _call(builder: Any, name: str, vector: Vector, *args: Any) -> Any:
 
 
 @intrinsic
-def larger(typing: Any, left: Any, right: Any) -> Any:
-    """The larger of two vectors, lane by lane; NaN wins, so that it cannot hide."""
+def maximum(typing: Any, left: Any, right: Any) -> Any:
+    """Return the maximum of two vectors lane by lane; NaN if either is NaN."""
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _call(builder, "maximum", left, *args)
+        # not `llvm.maximum`: versions of LLVM before 17 abort on it
+        is_nan = builder.fcmp_unordered("uno", args[0], args[0])
+        ordered = builder.select(builder.fcmp_ordered(">", args[0], args[1]), *args)
+        return builder.select(is_nan, args[0], ordered)
 
     return left(left, right), build
 
 
 @intrinsic
-def magnitude(typing: Any, vector: Any) -> Any:
-    """Absolute value, lane by lane."""
+def absolute(typing: Any, vector: Any) -> Any:
+    """Return the absolute value, lane by lane."""
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return _call(builder, "fabs", vector, *args)
@@ -158,7 +163,7 @@ def magnitude(typing: Any, vector: Any) -> Any:
 
 @intrinsic
 def where_positive(typing: Any, test: Any, chosen: Any, otherwise: Any) -> Any:
-    """`chosen` in the lanes where `test` > 0, `otherwise` in the rest."""
+    """Return `chosen` in the lanes where `test` > 0, `otherwise` in the rest."""
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         zero = ir.Constant(args[0].type, [ir.Constant(args[0].type.element, 0.0)] * test.lanes)
@@ -168,8 +173,8 @@ def where_positive(typing: Any, test: Any, chosen: Any, otherwise: Any) -> Any:
 
 
 @intrinsic
-def where_number(typing: Any, test: Any, chosen: Any, otherwise: Any) -> Any:
-    """`chosen` in the lanes where `test` is a number, `otherwise` where it is NaN."""
+def where_not_nan(typing: Any, test: Any, chosen: Any, otherwise: Any) -> Any:
+    """Return `chosen` in the lanes where `test` is not NaN, `otherwise` where it is."""
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.select(builder.fcmp_ordered("ord", args[0], args[0]), args[1], args[2])
@@ -179,7 +184,7 @@ def where_number(typing: Any, test: Any, chosen: Any, otherwise: Any) -> Any:
 
 @intrinsic
 def count_nan(typing: Any, vector: Any) -> Any:
-    """How many lanes are NaN."""
+    """Return the number of lanes that are NaN."""
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         bits = builder.bitcast(builder.fcmp_unordered("uno", args[0], args[0]), ir.IntType(vector.lanes))
@@ -188,12 +193,12 @@ def count_nan(typing: Any, vector: Any) -> Any:
     return types.int64(vector), build
 
 
-# Of bytes: unsigned integers that stop at their largest value instead of wrapping round.
+# Vectors of bytes (unsigned integers)
 
 
 @intrinsic
-def smaller(typing: Any, left: Any, right: Any) -> Any:
-    """The smaller of two vectors of bytes, lane by lane."""
+def minimum(typing: Any, left: Any, right: Any) -> Any:
+    """Return the smaller of two vectors of bytes, lane by lane."""
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return _call(builder, "umin", left, *args)
@@ -202,8 +207,8 @@ def smaller(typing: Any, left: Any, right: Any) -> Any:
 
 
 @intrinsic
-def add_up_to_largest(typing: Any, left: Any, right: Any) -> Any:
-    """Sum of two vectors of bytes, at most 255."""
+def saturating_add(typing: Any, left: Any, right: Any) -> Any:
+    """Return the sum of two vectors of bytes, lane by lane, at most 255."""
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return _call(builder, "uadd.sat", left, *args)
@@ -212,8 +217,8 @@ def add_up_to_largest(typing: Any, left: Any, right: Any) -> Any:
 
 
 @intrinsic
-def any_below(typing: Any, left: Any, right: Any) -> Any:
-    """Whether any lane of `left` is smaller than that of `right`."""
+def any_less(typing: Any, left: Any, right: Any) -> Any:
+    """Return whether any lane of `left` is less than that of `right`."""
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         below = builder.icmp_unsigned("<", args[0], args[1])

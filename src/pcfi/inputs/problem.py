@@ -232,11 +232,11 @@ def _means(values: Array, mask: Array, n_known: Array, total: Array) -> Array:
 
 def _facts(values: Array, mask: Array) -> tuple[Array, ...]:
     """Known count, range, mean and a key of the known nodes of each channel."""
-    from pcfi._kernels.channel_stats import Facts, survey
-    from pcfi._kernels.threads import run
+    from pcfi._kernels.channel_stats import ChannelStats, add_channel_stats
+    from pcfi._kernels.threads import run_tasks
 
     n_channels = values.shape[1]
-    facts = Facts(
+    facts = ChannelStats(
         n_known=np.zeros(n_channels, dtype=np.int64),
         low=np.full(n_channels, np.inf, dtype=values.dtype),
         high=np.full(n_channels, -np.inf, dtype=values.dtype),
@@ -245,10 +245,10 @@ def _facts(values: Array, mask: Array) -> tuple[Array, ...]:
     )
 
     def look_at(start: int) -> Callable[[Any], None]:
-        return lambda _: survey(values, mask, start, min(start + CHANNELS_AT_A_TIME, n_channels), facts)
+        return lambda _: add_channel_stats(values, mask, start, min(start + CHANNELS_AT_A_TIME, n_channels), facts)
 
     starts = range(0, n_channels, CHANNELS_AT_A_TIME)
-    run([look_at(start) for start in starts], inline=values.size < SMALL)
+    run_tasks([look_at(start) for start in starts], inline=values.size < SMALL)
     return facts.n_known, facts.low, facts.high, _means(values, mask, facts.n_known, facts.total), facts.key
 
 

@@ -59,7 +59,7 @@ def hops_bytes(size: Size) -> int:
 
 def diffuse_bytes(size: Size, settings: Settings) -> int:
     """Bytes of the diffusion of a panel."""
-    from pcfi._kernels.blocks import BEYOND_CACHE
+    from pcfi._kernels.blocks import MAX_CACHED_BLOCK_BYTES
     from pcfi._kernels.vectors import ROW_BYTES
     from pcfi.stages.diffusion.block_solver import BLOCKS_TO_SETTLE, BLOCKS_TO_STEP
 
@@ -70,7 +70,7 @@ def diffuse_bytes(size: Size, settings: Settings) -> int:
         at_once = min(size.threads, ROW_BYTES // size.width)
         return codes + weighting + at_once * (12 * size.n_entries + 2 * block + 3 * block // 2 + 24 * n)
     blocks = BLOCKS_TO_STEP if isinstance(settings.solver, FixedSteps) else BLOCKS_TO_SETTLE
-    sets = 1 if block >= BEYOND_CACHE else size.threads
+    sets = 1 if block >= MAX_CACHED_BLOCK_BYTES else size.threads
     influence = 3 * n * (size.n_influence + 1) * size.width if size.n_influence else 0
     return codes + weighting + sets * (blocks * block + 16 * n) + influence
 

@@ -88,7 +88,7 @@ def _gather_hops(run: Run) -> None:
 
 def _lay_out(run: Run) -> None:
     """Channels that go together in `pcfi.impute` make a panel, so that they settle in the same way."""
-    from pcfi._kernels.blocks import lanes_of
+    from pcfi._kernels.blocks import lane_count
     from pcfi.stages.diffusion import influence_matrix, sweeps
 
     settings = run.settings
@@ -101,9 +101,9 @@ def _lay_out(run: Run) -> None:
         if route is influence_matrix.diffuse:
             panels.append(chosen)
         elif route is sweeps.diffuse:
-            panels += _by_pattern(chosen, run.channels.patterns[chosen], lanes_of(np.float64))
+            panels += _by_pattern(chosen, run.channels.patterns[chosen], lane_count(np.float64))
         else:
-            panels += [chosen[start : start + lanes_of(dtype)] for start in range(0, len(chosen), lanes_of(dtype))]
+            panels += [chosen[start : start + lane_count(dtype)] for start in range(0, len(chosen), lane_count(dtype))]
     sharers = run.varying if run.shares and run.outline.n_missing else run.varying[:0]
     factored = len(routes) == 1 and routes[0][0] is influence_matrix.diffuse and np.array_equal(routes[0][1], sharers)
     for number, panel in enumerate(panels):

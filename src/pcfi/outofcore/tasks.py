@@ -35,11 +35,10 @@ FACTORS = ("known", "shift", "bounds", "mean", "received")
 
 def survey(run: Run, index: int) -> Entry:
     """Facts about the known cells of a range of rows."""
-    from pcfi._kernels.channel_stats import Facts
-    from pcfi._kernels.channel_stats import survey as look_at
+    from pcfi._kernels.channel_stats import ChannelStats, add_channel_stats
 
     n_channels = run.n_channels
-    facts = Facts(
+    facts = ChannelStats(
         n_known=np.zeros(n_channels, dtype=np.int64),
         low=np.full(n_channels, np.inf, dtype=run.dtype),
         high=np.full(n_channels, -np.inf, dtype=run.dtype),
@@ -47,7 +46,7 @@ def survey(run: Run, index: int) -> Entry:
         key=np.zeros(n_channels, dtype=np.uint64),
     )
     for start, values, mask in run.chunks(index):
-        look_at(values, mask, 0, n_channels, facts, start)
+        add_channel_stats(values, mask, 0, n_channels, facts, start)
         _refuse_non_finite(run, start, values, mask, facts)
         known = mask if len(mask) else values == values
         run.folder.write_columns("known.raw", start, _packed(known), run.n_nodes)
@@ -164,10 +163,10 @@ def _channels_of(run: Run, panel: Array, local: Array) -> Channels:
 
 
 def _sums(run: Run, panel: Array, values: Array, found: Hops) -> Entry:
-    from pcfi._kernels.channel_propagation import Sharers, channel_sums
+    from pcfi._kernels.channel_propagation import ChannelMeans, channel_sums
 
     sums, counts = np.zeros(len(panel)), np.zeros(len(panel), dtype=np.int64)
-    sharers = Sharers(np.arange(len(panel)), found.patterns, sums)
+    sharers = ChannelMeans(np.arange(len(panel)), found.patterns, sums)
     channel_sums(values, found.codes, sharers, found.n_levels, run.channels.magnitude[panel], sums, counts)
     return {"sums": sums.tolist(), "counts": counts.tolist()}
 

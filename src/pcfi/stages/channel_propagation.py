@@ -96,10 +96,10 @@ class Exchange:
     @classmethod
     def prepare(cls, values: Array, hops: Hops, active: Array, units: Array, alpha: float) -> "Exchange":
         """An exchange between all nodes; adds up their reachable cells."""
-        from pcfi._kernels.channel_propagation import Sharers, channel_sums
+        from pcfi._kernels.channel_propagation import ChannelMeans, channel_sums
 
         sums, counts = np.zeros(len(active)), np.zeros(len(active), dtype=np.int64)
-        sharers = Sharers(active, hops.patterns[active], sums)
+        sharers = ChannelMeans(active, hops.patterns[active], sums)
         channel_sums(values, hops.codes, sharers, hops.n_levels, units, sums, counts)
         return cls.of_sums(values, hops, active, units, alpha, sums, counts)
 
@@ -108,10 +108,10 @@ class Exchange:
         cls, values: Array, hops: Hops, active: Array, units: Array, alpha: float, sums: Array, counts: Array
     ) -> "Exchange":
         """An exchange whose sums over the reachable cells of all nodes, in units, are known."""
-        from pcfi._kernels.channel_propagation import Sharers
+        from pcfi._kernels.channel_propagation import ChannelMeans
 
         means = sums * (units / np.maximum(counts, 1))
-        sharers = Sharers(active, hops.patterns[active], means.astype(values.dtype))
+        sharers = ChannelMeans(active, hops.patterns[active], means.astype(values.dtype))
         confidence = hops.confidence_by_code(alpha, values.dtype)
         reachable = np.append(np.ones(len(confidence) - 1), 0).astype(values.dtype)
         return cls(values, hops.codes, sharers, counts, confidence, reachable)

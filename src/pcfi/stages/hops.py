@@ -90,7 +90,7 @@ def _search_all(problem: Problem, dtype: npt.DTypeLike, advance: Any) -> Hops | 
     from pcfi._kernels.blocks import aligned_block
     from pcfi._kernels.hop_relaxation import mark_sources, read_hops, relax
     from pcfi._kernels.hop_search import PATTERNS_AT_A_TIME, Sources, search
-    from pcfi._kernels.threads import run
+    from pcfi._kernels.threads import run_tasks
 
     sources = Sources(problem.values, problem.mask, problem.channels.representatives)
     n_patterns = len(sources.channels)
@@ -115,7 +115,7 @@ def _search_all(problem: Problem, dtype: npt.DTypeLike, advance: Any) -> Hops | 
 
     firsts = range(0, n_patterns, PATTERNS_AT_A_TIME)
     small = len(graph.indices) * len(firsts) < 200_000
-    levels = run([search_group(first) for first in firsts], inline=small)
+    levels = run_tasks([search_group(first) for first in firsts], inline=small)
     if min(levels, default=0) < 0:
         advance(-n_patterns)
         return None

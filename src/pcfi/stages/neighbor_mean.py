@@ -9,15 +9,15 @@ from pcfi.inputs.problem import SMALL, Problem
 
 def fill_from_neighbors(problem: Problem, out: Array) -> None:
     """Fill the missing cells of `out` that have a known neighbour; the others stay as they are."""
-    from pcfi._kernels.blocks import Links
+    from pcfi._kernels.blocks import CsrGraph
     from pcfi._kernels.neighbor_mean import neighbour_means
     from pcfi._kernels.threads import run_rows
 
     graph = problem.graph
-    links = Links(graph.indptr, graph.indices, graph.weights_as(np.float64))
+    csr_graph = CsrGraph(graph.indptr, graph.indices, graph.weights_as(np.float64))
     finite = run_rows(
         len(out),
-        lambda first, last: neighbour_means(links, problem.values, problem.mask, first, last, out),
+        lambda first, last: neighbour_means(csr_graph, problem.values, problem.mask, first, last, out),
         inline=len(graph.indices) * out.shape[1] < SMALL,
     )
     refuse_non_finite(all(finite))

@@ -8,23 +8,23 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pcfi._kernels.blocks import (
-    AnyLinks,
-    Cells,
-    Columns,
-    FarLinks,
-    Scale,
+    AnyCsrGraph,
+    BlockCells,
+    BlockChannels,
+    CellScale,
+    LargeCsrGraph,
     aligned_block,
     confidence_diagonal,
     degree_diagonal,
     fill_scales,
-    make_links,
+    make_csr_graph,
 )
-from pcfi._kernels.conjugate_gradients import Goal, Work, make_sums, settle
-from pcfi._kernels.initial_guess import flood, scale_rows
-from pcfi._kernels.leaf_elimination import peel, put_back, take_off
-from pcfi._kernels.steps import invert, largest_move, take_steps
-from pcfi._kernels.thread_team import Crew, Solo, Team, Workers, part_of
-from pcfi._kernels.threads import run, thread_count
+from pcfi._kernels.conjugate_gradients import StoppingRule, Workspace, make_partial_reductions, solve_steady_state
+from pcfi._kernels.initial_guess import fill_initial_guess, scale_rows
+from pcfi._kernels.leaf_elimination import find_leaves, remove_leaves, restore_leaves
+from pcfi._kernels.steps import invert_diagonal, max_residual, take_steps
+from pcfi._kernels.thread_team import Executor, SerialExecutor, TeamExecutor, ThreadTeam, thread_range
+from pcfi._kernels.threads import run_tasks, thread_count
 from pcfi._typing import Array
 from pcfi.stages.diffusion.job import Job
 from pcfi.stages.solvers import FixedSteps, UntilSettled
@@ -37,51 +37,50 @@ BLOCKS_TO_STEP = 3  # that a task needs: values, values of the next step, normal
 BLOCKS_TO_SETTLE = 6  # values, residual, direction, its image, diagonal, scales
 
 Result = TypeVar("Result")
-Task = Callable[[Workers, list[Array]], Result]
+Task = Callable[[Executor, list[Array]], Result]
 
 
-def run_blocks(job: Job, links: AnyLinks, tasks: Sequence[Task[Result]], *, inline: bool) -> list[Result]:
-    """Results of `task(workers, blocks)`: each thread has a block, or, beyond the cache, all threads share one.
+def run_blocks(job: Job, csr_graph: AnyCsrGraph, tasks: Sequence[Task[Result]], *, inline: bool) -> list[Result]:
+    """Results of `task(executor, blocks)`: each thread has a block, or, beyond the cache, all threads share one.
 
     Working blocks are handed from one task to the next, so that memory does not grow with channels.
     """
     n_blocks = BLOCKS_TO_SETTLE if job.settles else BLOCKS_TO_STEP
     idle: SimpleQueue[list[Array]] = SimpleQueue()
 
-    def with_blocks(task: Task[Result], workers: Workers) -> Result:
+    def with_blocks(task: Task[Result], executor: Executor) -> Result:
         try:
             blocks = idle.get_nowait()
         except Empty:
             blocks = [aligned_block(job.problem.graph.n_nodes, job.dtype) for _ in range(n_blocks)]
-        result = task(workers, blocks)
+        result = task(executor, blocks)
         idle.put(blocks)
         return result
 
-    if isinstance(links, FarLinks):
-        return [with_blocks(task, Crew()) for task in tasks]
+    if isinstance(csr_graph, LargeCsrGraph):
+        return [with_blocks(task, TeamExecutor()) for task in tasks]
 
     def alone(task: Task[Result]) -> Callable[[Any], Result]:
-        return lambda stop: with_blocks(task, Solo(stop))
+        return lambda stop: with_blocks(task, SerialExecutor(stop))
 
-    return run([alone(task) for task in tasks], inline=inline)
+    return run_tasks([alone(task) for task in tasks], inline=inline)
 
 
 @dataclass(frozen=True, eq=False)
 class Opening:
     """How the cells of a block are filled: `fill(cells, rows, first, last)`, and the pattern in each lane."""
 
-    fill: Callable[[Cells, Array, int, int], int]
+    fill: Callable[[BlockCells, Array, int, int], int]
     patterns: Array
-    scale: Scale
+    scale: CellScale
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """A block that is open: its cells in scaled form, and the rows that have a free cell and are to be solved.
+    """A block to be solved: its cells in scaled form, and the rows that have a free cell.
 
-    `diagonal` is the flag of free cells, overwritten at the rows to be solved by the diagonal of the system, and by its
-    inverse once they are: > 0 at free cells in any case. `leaves` hang from `parents` and come back with
-    `put_trees_back`.
+    `diagonal`, the diagonal of the system, is > 0 at free cells; a solver overwrites it. `leaves`, eliminated from
+    `rows`, take the value of `parents` in `restore_leaves`.
     """
 
     solution: Array
@@ -92,53 +91,57 @@ class Block:
     parents: Array
     spare: list[Array]
 
-    def put_trees_back(self) -> None:
-        """Give the nodes that were taken off the value of the node they hang from."""
-        put_back(self.leaves, self.parents, self.solution, self.scales)
+    def restore_leaves(self) -> None:
+        """Give the eliminated leaves the values of their parents."""
+        restore_leaves(self.leaves, self.parents, self.solution, self.scales)
 
 
 @dataclass(frozen=True, eq=False)
 class Solved:
-    """A block that is solved: the same as open, and the steps and the largest move of each lane."""
+    """A solved block, the inverse of its diagonal (> 0 at free cells), and steps and largest residual of each lane."""
 
     block: Block
+    inverse: Array
     steps: Array
     moves: Array
 
 
-def links_of(job: Job) -> AnyLinks:
+def csr_graph_of(job: Job) -> AnyCsrGraph:
     """The graph as the kernels take it."""
     graph = job.problem.graph
-    return make_links(graph.indptr, graph.indices, graph.weights_as(job.dtype))
+    return make_csr_graph(graph.indptr, graph.indices, graph.weights_as(job.dtype))
 
 
-def scale_of(job: Job) -> Scale:
+def scale_of(job: Job) -> CellScale:
     """The method's scale as the kernels take it."""
-    return Scale(job.weighting.by_hops.astype(job.dtype), job.weighting.by_node.astype(job.dtype))
+    return CellScale(job.weighting.by_hops.astype(job.dtype), job.weighting.by_node.astype(job.dtype))
 
 
-def prepare(job: Job, links: AnyLinks, opening: Opening, n_lanes: int, workers: Workers, blocks: list[Array]) -> Block:
-    """Open a block, take off its hanging trees and work out its diagonal."""
-    solution, scales, diagonal, *spare = blocks
-    rows = _open(opening, Cells(solution, scales, diagonal), workers)
+def prepare(
+    job: Job, csr_graph: AnyCsrGraph, opening: Opening, n_lanes: int, executor: Executor, blocks: list[Array]
+) -> Block:
+    """Gather the channels into a block, eliminate leaves and compute the diagonal of the system."""
+    solution, scales, free, *spare = blocks
+    rows = _open(opening, BlockCells(solution, scales, free), executor)
     leaves, parents = np.empty((2, len(solution)), dtype=np.int32)
-    n_leaves = peel(links, diagonal, n_lanes, leaves, parents) if job.centred else 0
+    n_leaves = find_leaves(csr_graph, free, n_lanes, leaves, parents) if job.centred else 0
     leaves, parents = leaves[:n_leaves], parents[:n_leaves]
     if n_leaves:
-        rows = rows[: take_off(leaves, rows, scales)]
+        rows = rows[: remove_leaves(leaves, rows, scales)]
     degree = job.weighting.degree
+    diagonal = free  # in place, which saves a block
 
     def fill_diagonal(first: int, last: int) -> None:
         if degree is None:
-            confidence_diagonal(links, rows[first:last], scales, diagonal)
+            confidence_diagonal(csr_graph, rows[first:last], scales, free, diagonal)
         else:
-            degree_diagonal(rows[first:last], degree, diagonal)
+            degree_diagonal(rows[first:last], degree, free, diagonal)
 
-    workers.rows(len(rows), fill_diagonal)
+    executor.map_rows(len(rows), fill_diagonal)
     return Block(solution, scales, diagonal, rows, leaves, parents, spare)
 
 
-def _open(opening: Opening, cells: Cells, workers: Workers) -> Array:
+def _open(opening: Opening, cells: BlockCells, executor: Executor) -> Array:
     """Fill the cells; returns the rows that have a free one."""
     rows = np.empty(len(cells.solution), dtype=np.int32)
 
@@ -146,66 +149,70 @@ def _open(opening: Opening, cells: Cells, workers: Workers) -> Array:
         found: Array = rows[first : first + opening.fill(cells, rows, first, last)]
         return found
 
-    parts = workers.rows(len(rows), fill)
+    parts = executor.map_rows(len(rows), fill)
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def solve(job: Job, links: AnyLinks, block: Block, opening: Opening, rtol: float, workers: Workers) -> Solved:
+def solve(job: Job, csr_graph: AnyCsrGraph, block: Block, opening: Opening, rtol: float, executor: Executor) -> Solved:
     """Diffuse the block."""
     if isinstance(job.solver, FixedSteps):
-        return _step(job, links, block, opening, job.solver.steps, workers)
-    return _settle(job, links, block, Goal(rtol, job.solver.max_steps), workers)
+        return _step(job, csr_graph, block, opening, job.solver.steps, executor)
+    return _settle(job, csr_graph, block, StoppingRule(rtol, job.solver.max_steps), executor)
 
 
-def _step(job: Job, links: AnyLinks, block: Block, opening: Opening, steps: int, workers: Workers) -> Solved:
+def _step(job: Job, csr_graph: AnyCsrGraph, block: Block, opening: Opening, steps: int, executor: Executor) -> Solved:
     rows, own = block.rows, job.self_weight
-    workers.rows(len(rows), lambda first, last: invert(rows[first:last], own, block.diagonal))
-    pair = [block.solution, block.scales]  # scales can be worked out again, which saves a block
-    pair[1][:] = pair[0]
-    workers.together(lambda team: take_steps(links, rows, pair[0], pair[1], block.diagonal, own, steps, team))
-    result, scales = pair if steps % 2 == 0 else pair[::-1]
+    inverse = block.diagonal  # in place
+    executor.map_rows(len(rows), lambda first, last: invert_diagonal(rows[first:last], block.diagonal, own, inverse))
+    other = block.scales  # as the second block: the scales are computed again below, which saves a block
+    other[:] = block.solution
+    executor.run_team(lambda team: take_steps(csr_graph, rows, block.solution, other, inverse, own, steps, team))
+    result, scales = (block.solution, other) if steps % 2 == 0 else (other, block.solution)
     n_nodes = len(scales)
-    workers.rows(
+    executor.map_rows(
         n_nodes,
         lambda first, last: fill_scales(job.hops.codes, opening.patterns, opening.scale, scales, first, last),
     )
 
     def judge(first: int, last: int) -> Array:
         largest = np.zeros((1, result.shape[1]), dtype=job.dtype)
-        largest_move(links, rows[first:last], result, block.diagonal, scales, job.judged_self_weight, largest)
+        max_residual(csr_graph, rows[first:last], result, inverse, scales, job.judged_self_weight, largest)
         found: Array = largest[0]
         return found
 
-    moves = np.max(workers.rows(len(rows), judge), axis=0)
-    return Solved(replace(block, solution=result, scales=scales), np.full(len(moves), steps), moves)
+    moves = np.max(executor.map_rows(len(rows), judge), axis=0)
+    return Solved(replace(block, solution=result, scales=scales), inverse, np.full(len(moves), steps), moves)
 
 
-def _settle(job: Job, links: AnyLinks, block: Block, goal: Goal, workers: Workers) -> Solved:
+def _settle(job: Job, csr_graph: AnyCsrGraph, block: Block, goal: StoppingRule, executor: Executor) -> Solved:
     residual, direction, image = block.spare
-    work = Work(block.solution, residual, direction, image, block.diagonal, block.scales)
-    sums = make_sums(len(block.rows), job.dtype)
-    waiting = np.zeros((2, thread_count()), dtype=np.int64)
+    work = Workspace(block.solution, residual, direction, image, block.diagonal, block.scales)
+    sums = make_partial_reductions(len(block.rows), job.dtype)
+    n_filled = np.zeros((2, thread_count()), dtype=np.int64)
 
-    def member(team: Team) -> tuple[Array, Array]:
-        flood(links, block.rows, block.diagonal, image, block.solution, team, waiting)
-        first, last = part_of(len(block.rows), team)
+    def member(team: ThreadTeam) -> tuple[Array, Array]:
+        fill_initial_guess(csr_graph, block.rows, block.diagonal, image, block.solution, team, n_filled)
+        first, last = thread_range(len(block.rows), team)
         if job.weighting.keeps_constants:
-            # the flood made means of values; where scaled values are means of their neighbours it is done
+            # the initial guess holds means of values; the system is in scaled form
             scale_rows(block.rows[first:last], block.diagonal, block.scales, block.solution)
-        first, last = part_of(len(direction), team)
+        first, last = thread_range(len(direction), team)
         residual[first:last] = 0
         direction[first:last] = 0
         steps = np.zeros(direction.shape[1], dtype=np.int64)
         largest = np.zeros((1, direction.shape[1]), dtype=job.dtype)
-        settle(links, block.rows, work, sums, goal, team, steps, largest)
+        solve_steady_state(csr_graph, block.rows, work, sums, goal, team, steps, largest)
         return steps, largest[0]
 
-    steps, moves = workers.together(member)[0]
-    workers.rows(len(block.rows), lambda first, last: invert(block.rows[first:last], 0.0, block.diagonal))
-    return Solved(block, steps, moves)
+    steps, moves = executor.run_team(member)[0]
+    inverse = block.diagonal  # in place
+    executor.map_rows(
+        len(block.rows), lambda first, last: invert_diagonal(block.rows[first:last], block.diagonal, 0.0, inverse)
+    )
+    return Solved(block, inverse, steps, moves)
 
 
-def columns_of(job: Job, chosen: Array) -> Columns:
+def columns_of(job: Job, chosen: Array) -> BlockChannels:
     """The chosen channels, with the shift and the factor that bring their known values to the order of 1."""
     channels = job.problem.channels
     shift = channels.mean[chosen] if job.centred else np.zeros(len(chosen))
@@ -215,7 +222,7 @@ def columns_of(job: Job, chosen: Array) -> Columns:
             # a power of two: the steps stay those of the paper to the last bit
             factor = np.ldexp(1.0, np.frexp(factor)[1])
     factor = np.minimum(factor, np.finfo(job.dtype).max / 1e6)
-    return Columns(chosen, job.hops.patterns[chosen], shift.astype(job.dtype), factor.astype(job.dtype))
+    return BlockChannels(chosen, job.hops.patterns[chosen], shift.astype(job.dtype), factor.astype(job.dtype))
 
 
 def bounds_of(job: Job, chosen: Array) -> Array:

@@ -5,17 +5,17 @@ Diffusion is linear in the known values of a pattern: x = H x_k, H the influence
 
 import numpy as np
 
-from pcfi._kernels.blocks import Cells, close_influence, lanes_of, open_influence
-from pcfi._kernels.influence import place_rows, row_moves
-from pcfi._kernels.thread_team import Workers
+from pcfi._kernels.blocks import BlockCells, gather_indicators, lane_count, scatter_influence
+from pcfi._kernels.influence import row_residuals, scatter_rows
+from pcfi._kernels.thread_team import Executor
 from pcfi._typing import Array
 from pcfi.stages.diffusion import sweeps
 from pcfi.stages.diffusion.block_solver import (
     Opening,
     Task,
     bounds_of,
+    csr_graph_of,
     is_small,
-    links_of,
     prepare,
     run_blocks,
     scale_of,
@@ -71,7 +71,7 @@ def place(factors: Factors, rows: Array, known: Array, shift: Array, out: Array)
     """`out` = shift + influence @ known at the given rows, kept within bounds, a block of rows at a time."""
     for start in range(0, len(rows), ROWS_AT_A_TIME):
         part = rows[start : start + ROWS_AT_A_TIME]
-        place_rows(factors.influence[part] @ known, part, factors.channels, shift, factors.bounds, out)
+        scatter_rows(factors.influence[part] @ known, part, factors.channels, shift, factors.bounds, out)
 
 
 def influence_of(job: Job, pattern: int, sources: Array) -> tuple[Array, Outcome]:
@@ -95,32 +95,32 @@ def _solve_identity(job: Job, pattern: int, sources: Array, rtol: float) -> tupl
     of the range as shift, half the sum of the absolute column residuals bounds it, relative to the channel's range;
     without a shift, and with a range that includes 0, their sum does.
     """
-    links, scale = links_of(job), scale_of(job)
+    csr_graph, scale = csr_graph_of(job), scale_of(job)
     n_nodes = job.problem.graph.n_nodes
-    lanes = lanes_of(job.dtype)
+    lanes = lane_count(job.dtype)
     influence = np.empty((n_nodes, len(sources)), dtype=job.dtype)
 
     def solve_block(start: int) -> Task[tuple[int, Array]]:
         part = sources[start : start + lanes]
 
-        def fill(cells: Cells, rows: Array, first: int, last: int) -> int:
-            return int(open_influence(part, job.hops.codes, pattern, scale, cells, rows, first, last))
+        def fill(cells: BlockCells, rows: Array, first: int, last: int) -> int:
+            return int(gather_indicators(part, job.hops.codes, pattern, scale, cells, rows, first, last))
 
-        def task(workers: Workers, blocks: list[Array]) -> tuple[int, Array]:
+        def task(executor: Executor, blocks: list[Array]) -> tuple[int, Array]:
             opening = Opening(fill, np.full(lanes, pattern), scale)
-            block = prepare(job, links, opening, lanes, workers, blocks)
-            solved = solve(job, links, block, opening, rtol, workers)
+            block = prepare(job, csr_graph, opening, lanes, executor, blocks)
+            solved = solve(job, csr_graph, block, opening, rtol, executor)
             block, moves = solved.block, np.zeros(n_nodes)
 
             def judge(first: int, last: int) -> None:
                 rows, own = block.rows[first:last], job.judged_self_weight
-                row_moves(links, rows, block.solution, block.diagonal, block.scales, own, moves)
+                row_residuals(csr_graph, rows, block.solution, solved.inverse, block.scales, own, moves)
 
-            workers.rows(len(block.rows), judge)
-            block.put_trees_back()
+            executor.map_rows(len(block.rows), judge)
+            block.restore_leaves()
             columns = influence[:, start : start + len(part)]
-            workers.rows(
-                n_nodes, lambda first, last: close_influence(block.solution, block.scales, columns, first, last)
+            executor.map_rows(
+                n_nodes, lambda first, last: scatter_influence(block.solution, block.scales, columns, first, last)
             )
             return int(solved.steps.max()), moves
 
@@ -128,7 +128,7 @@ def _solve_identity(job: Job, pattern: int, sources: Array, rtol: float) -> tupl
 
     starts = range(0, len(sources), lanes)
     inline = is_small(job, len(sources))
-    parts = run_blocks(job, links, [solve_block(start) for start in starts], inline=inline)
+    parts = run_blocks(job, csr_graph, [solve_block(start) for start in starts], inline=inline)
     steps = max(taken for taken, _ in parts)
     bound = np.sum([moves for _, moves in parts], axis=0).max()
     return influence, Outcome(steps, float(bound) / (2 if job.centred else 1))

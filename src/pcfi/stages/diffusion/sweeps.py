@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from pcfi._kernels.blocks import Links, aligned_block, lanes_of
-from pcfi._kernels.sweeps import Plan, order_by_hops, plan_sweeps, start_near_to_far, sweep, take_planned_steps
-from pcfi._kernels.threads import run
+from pcfi._kernels.blocks import CsrGraph, aligned_block, lane_count
+from pcfi._kernels.sweeps import SweepMatrix, fill_sweep_matrix, first_sweep, order_by_hops, sweep, take_relative_steps
+from pcfi._kernels.threads import run_tasks
 from pcfi._typing import Array
 from pcfi.stages.diffusion.job import Job, Outcome
 from pcfi.stages.solvers import FixedSteps, UntilSettled
@@ -30,13 +30,13 @@ def _fill(job: Job, chosen: Array, *, finish: bool) -> Outcome:
     def solve_pattern(pattern: int) -> Callable[[Any], Outcome]:
         return lambda stop: _fill_pattern(job, pattern, chosen[patterns == pattern], finish, stop)
 
-    return Outcome.worst(run([solve_pattern(int(pattern)) for pattern in np.unique(patterns)]))
+    return Outcome.worst(run_tasks([solve_pattern(int(pattern)) for pattern in np.unique(patterns)]))
 
 
 def _fill_pattern(job: Job, pattern: int, chosen: Array, finish: bool, stop: Any) -> Outcome:
     plan = _plan(job, pattern)
     hops = job.hops.codes[:, pattern]
-    lanes = lanes_of(np.float64)
+    lanes = lane_count(np.float64)
     outcomes = []
     for start in range(0, len(chosen), lanes):
         part = chosen[start : start + lanes]
@@ -46,28 +46,30 @@ def _fill_pattern(job: Job, pattern: int, chosen: Array, finish: bool, stop: Any
     return Outcome.worst(outcomes)
 
 
-def _plan(job: Job, pattern: int) -> Plan:
+def _plan(job: Job, pattern: int) -> SweepMatrix:
     """Free nodes of the pattern from near to far, with their normalised relative weights."""
     graph, weighting = job.problem.graph, job.weighting
-    links = Links(graph.indptr, graph.indices, graph.weights_as(np.float64))
+    csr_graph = CsrGraph(graph.indptr, graph.indices, graph.weights_as(np.float64))
     hops = np.ascontiguousarray(job.hops.codes[:, pattern])
     nodes = order_by_hops(hops, job.hops.n_levels)
     n_entries = int(np.diff(graph.indptr)[nodes].sum()) + len(nodes)
     degree = np.empty(0) if weighting.degree is None else weighting.degree
     with np.errstate(divide="ignore"):
         unit = 1.0 / weighting.by_node[nodes]
-    plan = Plan(
+    plan = SweepMatrix(
         nodes,
         np.empty(len(nodes) + 1, dtype=np.int64),
         np.empty(n_entries, dtype=np.int32),
         np.empty(n_entries),
         unit,
     )
-    plan_sweeps(links, hops, job.hops.n_levels, float(np.log(weighting.alpha)), degree, job.judged_self_weight, plan)
+    fill_sweep_matrix(
+        csr_graph, hops, job.hops.n_levels, float(np.log(weighting.alpha)), degree, job.judged_self_weight, plan
+    )
     return plan
 
 
-def _fill_channels(job: Job, plan: Plan, hops: Array, part: Array, finish: bool, stop: Any) -> Outcome:
+def _fill_channels(job: Job, plan: SweepMatrix, hops: Array, part: Array, finish: bool, stop: Any) -> Outcome:
     channels, by_node = job.problem.channels, job.weighting.by_node
     spread = job.spread(part)
     shift = channels.mean[part] if job.centred else np.zeros(len(part))
@@ -78,7 +80,7 @@ def _fill_channels(job: Job, plan: Plan, hops: Array, part: Array, finish: bool,
     if not job.settles:
         block, outcome = _take_steps(job, plan, block, stop)
     else:
-        start_near_to_far(plan, np.ascontiguousarray(hops), block)
+        first_sweep(plan, np.ascontiguousarray(hops), block)
         if finish:
             reached = (job.out[np.ix_(plan.nodes, part)] - shift) / spread / plan.unit[:, None]
             finite = np.isfinite(reached).all(axis=0)
@@ -91,24 +93,24 @@ def _fill_channels(job: Job, plan: Plan, hops: Array, part: Array, finish: bool,
     return outcome
 
 
-def _take_steps(job: Job, plan: Plan, block: Array, stop: Any) -> tuple[Array, Outcome]:
+def _take_steps(job: Job, plan: SweepMatrix, block: Array, stop: Any) -> tuple[Array, Outcome]:
     """The block after the solver's fixed number of steps."""
     steps = job.solver.steps if isinstance(job.solver, FixedSteps) else 0
     largest = np.zeros((1, block.shape[1]))
     other = aligned_block(len(block), np.float64)
     other[:] = block
-    take_planned_steps(plan, block, other, steps, stop, largest)
+    take_relative_steps(plan, block, other, steps, stop, largest)
     return (block if steps % 2 == 0 else other), Outcome(steps, float(largest.max()))
 
 
-def _sweep(job: Job, plan: Plan, block: Array, stop: Any) -> Outcome:
+def _sweep(job: Job, plan: SweepMatrix, block: Array, stop: Any) -> Outcome:
     """Sweep the block until what one further step would move, measured afresh, is small enough."""
     rtol, max_steps = (job.solver.rtol, job.solver.max_steps) if isinstance(job.solver, UntilSettled) else (0.0, 0)
     largest = np.zeros((1, block.shape[1]))
     steps, wanted = 0, rtol
     while True:
         steps += int(sweep(plan, block, wanted, max_steps - steps, stop, largest))
-        take_planned_steps(plan, block, block, 0, stop, largest)
+        take_relative_steps(plan, block, block, 0, stop, largest)
         residual = float(largest.max())
         if residual <= rtol or steps >= max_steps or stop[0] or not np.isfinite(residual):
             return Outcome(steps, residual)
