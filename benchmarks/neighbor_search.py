@@ -10,7 +10,7 @@ from sklearn.neighbors import NearestNeighbors
 from tabular import generated
 
 import pcfi
-from pcfi.integrations.knn import RowSearch, link, nan_aware_neighbors, reach
+from pcfi.integrations.knn import RowSearch, link, local_scale, nan_aware_neighbors
 
 SIZES = (2_000, 10_000, 30_000, 100_000)
 NEIGHBORS = 15
@@ -33,7 +33,7 @@ def compare(n_rows: int) -> dict[str, object]:
     full = generated(n_rows, 50)
     hidden = np.random.default_rng(0).random(full.shape) < MISSING
     masked = np.where(hidden, np.nan, full)
-    search = RowSearch.among(masked)
+    search = RowSearch.fit(masked)
     rows = np.nan_to_num(search.rows)
     ways: dict[str, Callable[[], tuple[np.ndarray, np.ndarray]]] = {}
     if n_rows <= 10_000:
@@ -48,14 +48,16 @@ def compare(n_rows: int) -> dict[str, object]:
         out[f"{name}: seconds"] = time.perf_counter() - start
         if n_rows <= 10_000 and name in ("NaN-aware", "mean-filled, brute force"):
             first = fill(masked, nearest, distances)
-            again = fill(masked, *search.again(NEIGHBORS, first))
+            again = fill(masked, *search.search_filled(NEIGHBORS, first))
             out[f"{name}: error"] = error(first, full, hidden)
             out[f"{name}: error after one refinement"] = error(again, full, hidden)
     return out
 
 
 def fill(masked: np.ndarray, nearest: np.ndarray, distances: np.ndarray) -> np.ndarray:
-    return pcfi.impute(masked, link(nearest, distances, reach(distances), len(masked)), beta=0.0, alpha=0.5).values
+    return pcfi.impute(
+        masked, link(nearest, distances, local_scale(distances), len(masked)), beta=0.0, alpha=0.5
+    ).values
 
 
 def error(filled: np.ndarray, full: np.ndarray, hidden: np.ndarray) -> float:

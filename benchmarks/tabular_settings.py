@@ -70,7 +70,7 @@ if __name__ == "__main__":
         results["all weights 1"] = errors()
     with patch.object(knn, "similarity", inverse):
         results["weights 1 / distance"] = errors()
-    with patch.object(knn, "EXACT_ROWS", 0):
+    with patch.object(knn, "MAX_EXACT_ROWS", 0):
         results["first search with means in missing cells"] = errors()
         results["the same, no refinement"] = errors(n_refinements=0)
     results["tuned on cells that the graph has seen"], covered = tuned()

@@ -44,6 +44,10 @@ def ring(n_rows):
     return np.stack([np.arange(n_rows), (np.arange(n_rows) + 1) % n_rows])
 
 
+def adjacency(graph):
+    return sparse.csr_array((graph.weights_as(np.float64), graph.indices, graph.indptr))
+
+
 def test_with_a_graph_it_is_impute():
     _, X = table()
     imputer = pcfi.PCFI(alpha=0.3, beta=0.2, standardize=False)
@@ -98,13 +102,13 @@ def test_tuned_new_rows_are_drawn_towards_the_mean_as_the_reliability_says():
 
 def test_nan_aware_neighbours_are_those_of_scikit_learn():
     _, X = table(rate=0.5)
-    search = knn.RowSearch.among(X)
+    search = knn.RowSearch.fit(X)
     distances = nan_euclidean_distances(search.rows)
     distances[np.isnan(distances)] = np.inf
     np.fill_diagonal(distances, np.inf)
-    nearest, found = search.first(6)
-    np.testing.assert_allclose(found, np.sort(distances, axis=1)[:, :6], rtol=1e-6)
-    np.testing.assert_allclose(np.take_along_axis(distances, nearest, axis=1), found, rtol=1e-6)
+    nearest, nearest_distances = search.search(6)
+    np.testing.assert_allclose(nearest_distances, np.sort(distances, axis=1)[:, :6], rtol=1e-6)
+    np.testing.assert_allclose(np.take_along_axis(distances, nearest, axis=1), nearest_distances, rtol=1e-6)
 
 
 def test_rows_without_a_common_column_are_not_neighbours():
@@ -120,15 +124,15 @@ def test_rows_without_a_common_column_are_not_neighbours():
 def test_many_rows_are_searched_faster_and_nearly_as_well(approximate_rows, monkeypatch):
     full, X = table(400, 12)
     exact = pcfi.PCFI().fit_transform(X)
-    monkeypatch.setattr(knn, "EXACT_ROWS", 10)
-    monkeypatch.setattr(knn, "APPROXIMATE_ROWS", approximate_rows)
+    monkeypatch.setattr(knn, "MAX_EXACT_ROWS", 10)
+    monkeypatch.setattr(knn, "MIN_APPROXIMATE_ROWS", approximate_rows)
     imputer = pcfi.PCFI()
     searched = imputer.fit_transform(X)
     hidden = np.isnan(X)
     error, least = (np.sqrt(np.mean((values - full)[hidden] ** 2)) for values in (searched, exact))
     assert error < 1.15 * least
     np.testing.assert_array_equal(searched, clone(imputer).fit_transform(X))
-    assert not (imputer._search.first(5)[0] == np.arange(400)[:, None]).any()
+    assert not (knn.RowSearch.fit(X).search(5)[0] == np.arange(400)[:, None]).any()
     assert np.isfinite(imputer.transform(table(20, 12, seed=1)[1])).all()
 
 
@@ -156,9 +160,10 @@ def test_a_new_row_is_filled_as_if_values_flowed_towards_it_only(alpha, sparse_l
     imputer = pcfi.PCFI(alpha=alpha, solver=TIGHT).fit(X)
     links = sparse.random_array((15, 120), density=0.1, rng=np.random.default_rng(2), format="csr")
     if not sparse_links:
-        links = imputer._links(*imputer._search.first(15, new))
-        imputer.n_refinements = 0
-    flow = sparse.block_array([[imputer.graph_._matrix(), None], [links, sparse.csr_array((15, 15))]])
+        imputer = pcfi.PCFI(alpha=alpha, solver=TIGHT, n_refinements=0).fit(X)
+        search = knn.RowSearch.fit(X)
+        links = knn.link(*search.search(15, new), knn.local_scale(search.search(15)[1]), 120)
+    flow = sparse.block_array([[adjacency(imputer.graph_), None], [links, sparse.csr_array((15, 15))]])
     together = np.concatenate([X, new])
     union = pcfi.impute(together, flow.T, alpha=alpha, beta=0.0, directed=True, solver=TIGHT).values
     filled = imputer.transform(new, graph=links if sparse_links else None)
@@ -171,21 +176,24 @@ def test_a_new_row_is_filled_as_if_values_flowed_towards_it_only(alpha, sparse_l
 def test_new_rows_share_with_the_correlations_of_the_fitted_ones(standardize):
     _, X = table(rate=0.4)
     X[:, 2] *= 50
-    imputer = pcfi.PCFI(beta=0.2, standardize=standardize, solver=TIGHT)
-    shared = imputer.fit_transform(X)
-    settled = imputer._settled
-    mean, mixing = settled._mixing()
-    confidence = imputer.confidence_
-    again = settled.values + (1 - confidence) * ((confidence * (settled.values - mean)) @ mixing)
-    np.testing.assert_allclose(again, shared, rtol=1e-6, atol=1e-8)
+    imputer = pcfi.PCFI(beta=0.2, standardize=standardize, solver=TIGHT).fit(X)
+    diffused = pcfi.impute(X, imputer.graph_, alpha=0.5, beta=0.0, solver=TIGHT)
+    assert not diffused.unreachable.any()
+    # stage 2 of the paper (eq. 6 to 9), with the means and correlations of the fitted rows
+    mean, deviation = diffused.values.mean(axis=0), diffused.values.std(axis=0)
+    correlation = np.corrcoef(diffused.values.T) - np.eye(X.shape[1])
+    if standardize:
+        correlation *= deviation / deviation[:, None]
+
+    def exchange(values, hops):
+        confidence = 0.5**hops
+        return values + 0.2 * (1 - confidence) * ((confidence * (values - mean)) @ correlation)
+
+    np.testing.assert_allclose(imputer.transform(X), exchange(diffused.values, diffused.hops), rtol=1e-6, atol=1e-8)
     new = X[:3] + 1e-9
-    links = sparse.csr_array(np.eye(3, 120))
-    known = ~np.isnan(new)
-    hops = np.where(known, 0, imputer.hops_[:3] + 1)
-    diffused = np.where(known, new, settled.values[:3])
-    trust = 0.5**hops
-    expected = diffused + (1 - trust) * ((trust * (diffused - mean)) @ mixing)
-    np.testing.assert_allclose(imputer.transform(new, graph=links), expected, rtol=1e-6)
+    hops = np.where(np.isnan(new), diffused.hops[:3] + 1, 0)
+    expected = exchange(np.where(np.isnan(new), diffused.values[:3], new), hops)
+    np.testing.assert_allclose(imputer.transform(new, graph=sparse.csr_array(np.eye(3, 120))), expected, rtol=1e-6)
 
 
 def test_new_rows_do_not_see_each_other():
@@ -265,9 +273,9 @@ def test_the_graph_is_routed_through_a_pipeline():
 def test_cross_validation_over_the_rows_of_a_graph_says_why_it_cannot_be():
     _, X = table()
     graph = sparse.csr_array((np.ones(120), tuple(ring(120))), shape=(120, 120))
-    with pytest.raises(pcfi.GraphError, match="cross-validation over rows: with a graph that makes no sense"):
+    with pytest.raises(pcfi.GraphError, match="cross-validation over rows is not possible with a graph"):
         pcfi.PCFI().fit(X[:80], graph=graph[:80])
-    with pytest.raises(pcfi.GraphError, match="makes no sense"):
+    with pytest.raises(pcfi.GraphError, match="not possible with a graph"):
         pcfi.PCFI().fit(X[:80], graph=ring(120))
 
 

@@ -12,8 +12,8 @@ from pcfi.cli.arguments import GroupedCommand, names
 from pcfi.cli.loading import EdgeColumns, Loaded, load
 from pcfi.cli.session import Session, session
 from pcfi.errors import ParameterError, counted
-from pcfi.evaluation import FOLDS, UNITS, Evaluation
-from pcfi.evaluation.result import hidden_cells
+from pcfi.evaluation import DEFAULT_FOLDS, UNITS, Evaluation
+from pcfi.evaluation.result import describe_hidden
 from pcfi.files.node_files import Wanted
 from pcfi.settings import METHODS
 
@@ -39,7 +39,7 @@ def evaluate(
             metavar="NUMBER",
             rich_help_panel=o.FILLING,
         ),
-    ] = FOLDS,
+    ] = DEFAULT_FOLDS,
     unit: Annotated[
         str,
         typer.Option(
@@ -118,7 +118,7 @@ def as_facts(found: Evaluation) -> dict[str, Any]:
 def show(told: Session, found: Evaluation) -> None:
     """The table of errors, the best method marked."""
     unit = "standard deviations of the channel" if found.unit == "deviation" else "units of the data"
-    cells, folds = hidden_cells(found.n_hidden, found.n_categories), counted(found.n_folds, "fold")
+    cells, folds = describe_hidden(found.n_hidden, found.n_categories), counted(found.n_folds, "fold")
     title = f"Error on {cells} in {folds}, in {unit}"
     hops = sorted({at.hops for at in found.by_hops if at.hops >= 0})[:MOST_HOPS]
     tables = (_table(found, title, hops[:count]) for count in range(len(hops), -1, -1))

@@ -1,4 +1,4 @@
-"""`evaluate`: how well each method fills known cells that are hidden from it."""
+"""`evaluate`: scores of methods on known cells that are hidden from them."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -12,24 +12,22 @@ from pcfi.errors import FeatureError, ParameterError
 from pcfi.estimation.folds import Fold, make_folds
 from pcfi.estimation.resolution import on_host
 from pcfi.estimation.result import seeded
-from pcfi.evaluation.cells import Part, parts_of
-from pcfi.evaluation.reliability import COVERAGE, Claims, reliability_of
-from pcfi.evaluation.result import ByHops, Evaluation, Scored
+from pcfi.evaluation.cells import HiddenCells, split_cells
+from pcfi.evaluation.reliability import COVERAGE, ErrorEstimates, measure_reliability
+from pcfi.evaluation.result import ErrorAtHops, Evaluation, MethodScores
 from pcfi.evaluation.scores import score, score_binary
 from pcfi.imputation import complete
 from pcfi.inputs.graphs import GraphLike
 from pcfi.inputs.problem import Problem, known_mask, read_problem
 from pcfi.progress import progress_bar
-from pcfi.result import Imputation
 from pcfi.settings import METHODS, Settings
 from pcfi.stages.hops import Hops, count_hops
 
 __all__ = ["Evaluation", "evaluate"]
 
-
 DEFAULT_METHODS = ("zero", "mean", "neighbors", "fp", "pcfi")
 UNITS = ("deviation", "data")
-FOLDS = 3
+DEFAULT_FOLDS = 3
 ROWS_AT_A_TIME = 2048
 
 
@@ -38,17 +36,17 @@ def evaluate(
     graph: GraphLike,
     *,
     methods: Sequence[str] | Mapping[str, Mapping[str, Any]] = DEFAULT_METHODS,
-    folds: int = FOLDS,
+    folds: int = DEFAULT_FOLDS,
     unit: str = "deviation",
     known: Any = None,
     directed: bool = False,
     random_state: "int | np.random.Generator | None" = None,
     progress: bool = False,
 ) -> Evaluation:
-    """Hide known cells in the way cells are missing, fill them in with each method, and compare with what they were.
+    """Hide known cells in the pattern in which cells are missing, fill them with each method, and score the result.
 
-    The cells of a fold are hidden from everything that is done for it, tuning included. Cells of numbers have errors;
-    where there are columns of categories (`pcfi.frames.evaluate`), `accuracy` is the share of cells that get theirs.
+    The cells of a fold are hidden from every step, tuning included. Numbers are scored by their errors; categories
+    (`pcfi.frames.evaluate`) by `accuracy`, the share of cells that get the right category.
 
     Parameters
     ----------
@@ -57,28 +55,27 @@ def evaluate(
     graph : sparse adjacency, (2, E) edge index, (edge_index, weights), edge table, networkx graph, PyG Data, or Graph
         As in `impute`.
     methods : sequence of str, or mapping, default=("zero", "mean", "neighbors", "fp", "pcfi")
-        The methods to compare, as in `impute`; or, by any name, the options of a call, say
+        The methods to compare, as in `impute`; or a mapping from a name of your own to the options of `impute`, such as
         {"paper": {"alpha": 0.9, "beta": 0.1}, "tuned": {}}; `directed` and `progress` are the same for all.
     folds : int, default=3
-        How many times a fifth of the known cells is hidden (250,000 cells where that is less), at least 2 and at most
-        until all were. Where at most 40 nodes or cells can be hidden, all are, in 5 folds.
+        Number of folds, at least 2. Each hides a fifth of the known cells, or 250,000 cells if that is less; there are
+        no more folds once every cell has been hidden. If at most 40 nodes or cells can be hidden, 5 folds hide all.
     unit : {"deviation", "data"}, default="deviation"
-        What errors are measured in: standard deviations of each channel's known values, so that channels of different
-        scales count alike, or the numbers of the data.
+        Unit of errors: the standard deviation of each channel's known values, so that channels of different scales
+        count alike, or the unit of the data.
     known : boolean array of the shape of features, default=None
         As in `impute`.
     directed : bool, default=False
         As in `impute`.
     random_state : int, numpy Generator or None, default=None
-        Which cells are hidden. None is a fixed seed.
+        Seed of the choice of hidden cells. None is a fixed seed.
     progress : bool, default=False
         Whether to show a progress bar.
 
     Returns
     -------
     Evaluation
-        Scores of each method overall, by hops and by channel; for methods that say how large an error to expect,
-        whether that is so.
+        Scores of each method overall, by hops and by channel; for methods with expected errors, their reliability.
 
     Examples
     --------
@@ -90,102 +87,115 @@ def evaluate(
     >>> pcfi.evaluate(features, ring, methods=("mean", "neighbors", "pcfi")).best
     'pcfi'
     """
-    calls = _calls(methods, directed, random_state)
+    settings = _read_methods(methods, directed, random_state)
     if unit not in UNITS:
         raise ParameterError(f"must be one of {', '.join(map(repr, UNITS))}, got {unit!r}", parameter="unit")
     problem = on_host(read_problem(features, graph, known, directed=directed))
-    hidden = make_folds(problem, seeded(random_state), most=_count(folds), complete=True)
-    if len(hidden) < 2:
+    folds_made = make_folds(problem, seeded(random_state), most=_check_folds(folds), complete=True)
+    if len(folds_made) < 2:
         raise FeatureError("too few cells are known to hide some of them: evaluate needs at least 2 nodes or cells")
-    parts = parts_of(hidden, problem)
-    units = Units.of(problem, unit)
-    answers: dict[str, list[Answer]] = {name: [] for name in calls}
-    with progress_bar("evaluate", len(parts) * len(calls), show=progress) as advance:
-        for part in parts:
-            hops = _hops_of(part.numbers)
-            for name, settings in calls.items():
-                answers[name].append(_answer(part, hops, units, settings))
+    hidden = split_cells(folds_made, problem)
+    error_unit = ErrorUnit.of(problem, unit)
+    predictions: dict[str, list[Prediction]] = {name: [] for name in settings}
+    with progress_bar("evaluate", len(hidden) * len(settings), show=progress) as advance:
+        for cells in hidden:
+            hops = _hops_of(cells.numbers)
+            for name, method in settings.items():
+                predictions[name].append(_predict(cells, hops, error_unit, method))
                 advance(1)
-    return _summary(units, parts, answers)
+    return _summarize(error_unit, hidden, predictions)
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
-    """What a method filled into the hidden cells of a fold, in units, what it claims about errors, and its time.
+class Prediction:
+    """Values that a method filled into the hidden cells of one fold.
 
-    `right` says of every hidden category whether it was chosen.
+    Attributes
+    ----------
+    values : ndarray
+        Filled numbers, divided by the error unit of their channel.
+    correct : ndarray of bool
+        Whether each hidden category was filled correctly.
+    hops : ndarray of int
+        Hops of the hidden numbers, -1 if unreachable.
+    estimates : ErrorEstimates or None
+        The method's own error estimates, if it has any.
+    seconds : float
     """
 
-    filled: Array
-    right: Array
+    values: Array
+    correct: Array
     hops: Array
-    claims: Claims | None
+    estimates: ErrorEstimates | None
     seconds: float
 
 
 @dataclass(frozen=True, eq=False)
-class Units:
-    """What the values of each channel are divided by so that squares stay within the numbers, and what errors mean.
+class ErrorUnit:
+    """Divisor of each channel's values, chosen so that squared errors neither overflow nor underflow.
 
-    Errors in the numbers of the data are worked out in a common power of two, `back`, and multiplied by it in the end.
+    Errors in the unit of the data are computed divided by a common power of two, `scale`, and multiplied by it at the
+    end.
     """
 
     name: str
     per_channel: Array
-    back: float = 1.0
+    scale: float = 1.0
 
     @classmethod
-    def of(cls, problem: Problem, name: str) -> "Units":
-        """The units for a name out of `UNITS`."""
+    def of(cls, problem: Problem, name: str) -> "ErrorUnit":
+        """Return the unit with a name out of `UNITS`."""
         if name == "deviation":
-            return cls(name, _deviations(problem))
+            return cls(name, _standard_deviations(problem))
         common = float(np.ldexp(0.5, np.frexp(problem.channels.magnitude.astype(np.float64).max())[1]))
         return cls(name, np.full(problem.values.shape[1], common), common)
 
 
-def _deviations(problem: Problem) -> Array:
-    """Standard deviation of the known values of each channel; 1 if that is 0."""
+def _standard_deviations(problem: Problem) -> Array:
+    """Return the standard deviation of the known values of each channel; 1 where it is 0."""
     known, channels = known_mask(problem), problem.channels
     squares = np.zeros(known.shape[1])
     for start in range(0, len(known), ROWS_AT_A_TIME):
         rows = slice(start, start + ROWS_AT_A_TIME)
-        part = np.where(known[rows], problem.values[rows] - channels.mean, 0.0) / channels.magnitude
-        squares += np.einsum("ij,ij->j", part, part, dtype=np.float64)
-    spread = channels.magnitude * np.sqrt(squares / np.maximum(channels.n_known, 1))
-    return np.where((spread > 0) & ~channels.constant, spread, 1.0)
+        centred = np.where(known[rows], problem.values[rows] - channels.mean, 0.0) / channels.magnitude
+        squares += np.einsum("ij,ij->j", centred, centred, dtype=np.float64)
+    deviation = channels.magnitude * np.sqrt(squares / np.maximum(channels.n_known, 1))
+    return np.where((deviation > 0) & ~channels.constant, deviation, 1.0)
 
 
-def _count(folds: object) -> int:
+def _check_folds(folds: object) -> int:
     if isinstance(folds, bool) or not isinstance(folds, int | np.integer) or folds < 2:
         raise ParameterError(f"must be a whole number of at least 2, got {folds!r}", parameter="folds")
     return int(folds)
 
 
-def _calls(methods: Any, directed: bool, random_state: Any) -> dict[str, Settings]:
+def _read_methods(methods: Any, directed: bool, random_state: Any) -> dict[str, Settings]:
+    """Return the settings of each method, by name."""
     if isinstance(methods, str):
         methods = (methods,)
-    named = methods if isinstance(methods, Mapping) else {name: {"method": name} for name in methods}
-    if not named:
+    options = methods if isinstance(methods, Mapping) else {name: {"method": name} for name in methods}
+    if not options:
         raise ParameterError(f"methods is empty: name some of {', '.join(METHODS)}")
-    return {str(name): _settings(options, directed, random_state) for name, options in named.items()}
+    return {str(name): _read_options(one, directed, random_state) for name, one in options.items()}
 
 
-def _settings(options: Any, directed: bool, random_state: Any) -> Settings:
+def _read_options(options: Any, directed: bool, random_state: Any) -> Settings:
     if isinstance(options, str):
         options = {"method": options}
     if not isinstance(options, Mapping):
-        raise ParameterError(f"methods must name methods, or options by name, got {options!r}")
+        raise ParameterError(f"methods must be names of methods, or a mapping from names to options, got {options!r}")
     if options.get("unreachable") == "nan":
         raise ParameterError(
-            "evaluate judges every hidden cell, and unreachable='nan' leaves some empty: choose another"
+            "evaluate scores every hidden cell, but unreachable='nan' leaves some empty: choose another policy"
         )
     shared = set(options) & {"directed", "progress"}
     if shared:
         name = min(shared)
         raise ParameterError(f"{name} is the same for all methods: pass {name}={options[name]!r} to evaluate itself")
-    unknown = set(options) - set(Settings.__dataclass_fields__)
+    allowed = [name for name in Settings.__dataclass_fields__ if name not in ("directed", "progress")]
+    unknown = sorted(set(options) - set(allowed))
     if unknown:
-        raise ParameterError(f"{', '.join(sorted(unknown))} is no option of impute that evaluate knows")
+        raise ParameterError(f"unknown option {', '.join(unknown)}: evaluate takes {', '.join(allowed)}")
     seed = random_state if isinstance(random_state, int | np.integer) else None
     return Settings(**{"directed": directed, "random_state": seed, **options})
 
@@ -196,89 +206,94 @@ def _hops_of(fold: Fold) -> Array:
     return np.where(codes <= hops.n_levels, codes, -1)
 
 
-def _answer(part: Part, hops: Array, units: Units, settings: Settings) -> Answer:
-    fold = part.numbers
+def _predict(hidden: HiddenCells, hops: Array, unit: ErrorUnit, settings: Settings) -> Prediction:
+    fold = hidden.numbers
     problem = replace(fold.problem, wrap_values=np.asarray, wrap_cells=np.asarray)
-    begin = time.perf_counter()
-    result, _ = complete(problem, settings)  # what it warns of is a problem that nobody asked about
-    seconds = time.perf_counter() - begin
-    unit = units.per_channel[fold.channels]
-    filled = fold.at(result.values) / unit
-    actual = np.abs(filled - fold.truth / unit)
-    claims = _claims(fold, result, actual, hops, unit) if part.has_numbers else None
-    return Answer(filled, part.right(result.values), hops, claims, seconds)
+    start = time.perf_counter()
+    result, _ = complete(problem, settings)  # its warnings are about the fold, not about the caller's data
+    seconds = time.perf_counter() - start
+    divisor = unit.per_channel[fold.channels]
+    values = fold.at(result.values) / divisor
+    estimates = None
+    if hidden.has_numbers and result.expected_error is not None:
+        low, high = (fold.at(bound) for bound in result.interval(COVERAGE))
+        estimates = ErrorEstimates(
+            expected=fold.at(result.expected_error) / divisor,
+            actual=np.abs(values - fold.truth / divisor),
+            covered=(low <= fold.truth) & (fold.truth <= high),
+            hops=hops,
+        )
+    return Prediction(values, hidden.correct_categories(result.values), hops, estimates, seconds)
 
 
-def _claims(fold: Fold, result: Imputation, actual: Array, hops: Array, unit: Array) -> Claims | None:
-    if result.expected_error is None:
-        return None
-    low, high = (fold.at(bound) for bound in result.interval(COVERAGE))
-    return Claims(fold.at(result.expected_error) / unit, actual, (low <= fold.truth) & (fold.truth <= high), hops)
-
-
-def _summary(units: Units, parts: list[Part], answers: dict[str, list[Answer]]) -> Evaluation:
-    folds = [part.numbers for part in parts]
+def _summarize(unit: ErrorUnit, hidden: list[HiddenCells], predictions: dict[str, list[Prediction]]) -> Evaluation:
+    folds = [cells.numbers for cells in hidden]
     channels = np.concatenate([fold.channels for fold in folds])
     truth = np.concatenate([fold.truth for fold in folds])
-    hops = np.concatenate([answer.hops for answer in next(iter(answers.values()))])
+    hops = np.concatenate([prediction.hops for prediction in next(iter(predictions.values()))])
     binary = bool(np.isin(truth, (0.0, 1.0)).all() and (truth > 0).any())
-    n_channels, back = len(units.per_channel), units.back
-    cells = np.bincount(channels, minlength=n_channels)
-    rows, by_hops, by_channel, reliability = [], [], {}, []
-    for name, given in answers.items():
-        rows.append(_scored(name, folds, given, units, binary))
-        squares = (np.concatenate([answer.filled for answer in given]) - truth / units.per_channel[channels]) ** 2
-        by_hops += [
-            ByHops(name, int(level), int((hops == level).sum()), back * float(np.sqrt(squares[hops == level].mean())))
-            for level in np.unique(hops)
-        ]
+    n_channels = len(unit.per_channel)
+    n_cells = np.bincount(channels, minlength=n_channels)
+    methods, by_hops, by_channel, reliability = [], [], {}, []
+    for name, parts in predictions.items():
+        methods.append(_score_method(name, folds, parts, unit, binary))
+        squares = (np.concatenate([part.values for part in parts]) - truth / unit.per_channel[channels]) ** 2
+        for level in np.unique(hops):
+            rmse = unit.scale * float(np.sqrt(squares[hops == level].mean()))
+            by_hops.append(ErrorAtHops(name, int(level), int((hops == level).sum()), rmse))
         sums = np.bincount(channels, weights=squares, minlength=n_channels)
-        by_channel[name] = back * np.sqrt(np.divide(sums, cells, out=np.full(len(cells), np.nan), where=cells > 0))
-        claims = [answer.claims for answer in given if answer.claims is not None]
-        if claims:
-            reliability.append(reliability_of(name, Claims.joined(claims), back))
+        mse = np.divide(sums, n_cells, out=np.full(n_channels, np.nan), where=n_cells > 0)
+        by_channel[name] = unit.scale * np.sqrt(mse)
+        estimates = [part.estimates for part in parts if part.estimates is not None]
+        if estimates:
+            reliability.append(measure_reliability(name, ErrorEstimates.concatenate(estimates), unit.scale))
     return Evaluation(
-        tuple(rows),
-        tuple(by_hops),
-        by_channel,
-        sum(part.n_cells for part in parts),
-        len(parts),
-        units.name,
-        tuple(reliability),
-        sum(len(choice.truth) for part in parts for choice in part.choices),
+        methods=tuple(methods),
+        by_hops=tuple(by_hops),
+        by_channel=by_channel,
+        n_hidden=sum(cells.n_cells for cells in hidden),
+        n_folds=len(hidden),
+        unit=unit.name,
+        reliability=tuple(reliability),
+        n_categories=sum(len(column.truth) for cells in hidden for column in cells.categories),
     )
 
 
-def _scored(name: str, folds: list[Fold], given: list[Answer], units: Units, binary: bool) -> Scored:
-    each, sizes = [], []
-    for fold, answer in zip(folds, given, strict=True):
-        if not len(fold.truth):  # categories only
+def _score_method(
+    name: str, folds: list[Fold], predictions: list[Prediction], unit: ErrorUnit, binary: bool
+) -> MethodScores:
+    by_fold, sizes = [], []
+    for fold, prediction in zip(folds, predictions, strict=True):
+        if not len(fold.truth):  # only categories are hidden in this fold
             continue
-        unit = units.per_channel[fold.channels]
-        truth, base = fold.truth / unit, fold.problem.channels.mean[fold.channels].astype(np.float64) / unit
-        scores = score(truth, answer.filled, base, fold.nodes)
-        each.append(scores | (score_binary(fold.truth, answer.filled, fold.nodes) if binary else {}))
+        divisor = unit.per_channel[fold.channels]
+        mean = fold.problem.channels.mean[fold.channels].astype(np.float64)
+        scores = score(fold.truth / divisor, prediction.values, mean / divisor, fold.nodes)
+        by_fold.append(scores | (score_binary(fold.truth, prediction.values, fold.nodes) if binary else {}))
         sizes.append(len(fold.truth))
-    table = {key: np.array([scores[key] for scores in each]) for key in each[0]}
-    back = {key: units.back if key in ("rmse", "mae") else 1.0 for key in table}
     weights = np.array(sizes, dtype=np.float64)
-    means = {key: back[key] * _mean(values, weights, squared=key == "rmse") for key, values in table.items()}
-    errors = {key: back[key] * _standard_error(values) for key, values in table.items()}
-    rights = [answer.right for answer in given if len(answer.right)]
-    if rights:
-        means["accuracy"] = float(np.concatenate(rights).mean())
-        errors["accuracy"] = _standard_error(np.array([right.mean() for right in rights]))
-    return Scored(name, means, errors, float(np.mean([answer.seconds for answer in given])))
+    means, errors = {}, {}
+    for key in by_fold[0]:
+        values = np.array([scores[key] for scores in by_fold])
+        scale = unit.scale if key in ("rmse", "mae") else 1.0
+        means[key] = scale * _mean(values, weights, squared=key == "rmse")
+        errors[key] = scale * _standard_error(values)
+    correct = [prediction.correct for prediction in predictions if len(prediction.correct)]
+    if correct:
+        means["accuracy"] = float(np.concatenate(correct).mean())
+        errors["accuracy"] = _standard_error(np.array([part.mean() for part in correct]))
+    return MethodScores(name, means, errors, float(np.mean([prediction.seconds for prediction in predictions])))
 
 
 def _standard_error(values: Array) -> float:
-    seen = values[np.isfinite(values)]
-    return float(seen.std(ddof=1) / np.sqrt(len(seen))) if len(seen) > 1 else float("nan")
+    finite = values[np.isfinite(values)]
+    return float(finite.std(ddof=1) / np.sqrt(len(finite))) if len(finite) > 1 else float("nan")
 
 
-def _mean(values: Array, sizes: Array, *, squared: bool) -> float:
-    seen = np.isfinite(values)
-    if not seen.any():
+def _mean(values: Array, weights: Array, *, squared: bool) -> float:
+    """Return the weighted mean, or root mean square, of the finite values."""
+    finite = np.isfinite(values)
+    if not finite.any():
         return float("nan")
     power = 2 if squared else 1
-    return float(np.average(values[seen] ** power, weights=sizes[seen]) ** (1 / power))
+    return float(np.average(values[finite] ** power, weights=weights[finite]) ** (1 / power))

@@ -1,4 +1,4 @@
-"""Whether what a method says about its own errors holds on cells that were hidden from it."""
+"""Expected errors and intervals of a method, checked on hidden cells."""
 
 from dataclasses import dataclass
 
@@ -7,38 +7,38 @@ import numpy as np
 from pcfi._typing import Array
 
 COVERAGE = 0.9
-MOST_BINS = 10
+MAX_BINS = 10
 
 
 @dataclass(frozen=True, eq=False)
-class Claims:
-    """What was said about hidden cells, and what is true of them.
+class ErrorEstimates:
+    """Expected errors and intervals of hidden cells, and the errors made.
 
     Attributes
     ----------
     expected, actual : ndarray
         Absolute error, in the unit of the evaluation.
-    inside : ndarray of bool
-        Whether the truth lies in the interval.
+    covered : ndarray of bool
+        Whether the interval contains the truth.
     hops : ndarray of int
         Hops of each cell, -1 if unreachable.
     """
 
     expected: Array
     actual: Array
-    inside: Array
+    covered: Array
     hops: Array
 
     @classmethod
-    def joined(cls, parts: "list[Claims]") -> "Claims":
-        """Those of all folds together."""
-        names = ("expected", "actual", "inside", "hops")
+    def concatenate(cls, parts: "list[ErrorEstimates]") -> "ErrorEstimates":
+        """Join the cells of all folds."""
+        names = ("expected", "actual", "covered", "hops")
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
 @dataclass(frozen=True)
-class CoveredAtHops:
-    """Share of the hidden cells at a number of hops (-1: unreachable) whose interval holds the truth."""
+class CoverageAtHops:
+    """Share of the hidden cells at a number of hops (-1: unreachable) whose interval contains the truth."""
 
     hops: int
     cells: int
@@ -47,7 +47,7 @@ class CoveredAtHops:
 
 @dataclass(frozen=True)
 class ErrorBin:
-    """Cells of which about the same error was expected: that, and the mean error they had."""
+    """Cells with about equal expected errors: their mean expected error and their mean actual error."""
 
     expected: float
     actual: float
@@ -56,21 +56,21 @@ class ErrorBin:
 
 @dataclass(frozen=True)
 class Reliability:
-    """How far the expected errors and the intervals of a method hold.
+    """Coverage of a method's intervals, and agreement of its expected errors with the actual ones.
 
     Attributes
     ----------
     coverage, covered : float
-        The coverage that the intervals promise, and the share of hidden cells that they cover.
+        The nominal coverage of the intervals, and the share of hidden cells that they cover.
     rank_correlation : float
-        Of expected with actual errors; NaN if all expected errors are equal.
+        Spearman correlation of expected with actual errors; NaN if all expected errors are equal.
     """
 
     method: str
     coverage: float
     covered: float
     rank_correlation: float
-    by_hops: tuple[CoveredAtHops, ...]
+    by_hops: tuple[CoverageAtHops, ...]
     bins: tuple[ErrorBin, ...]
 
     def __str__(self) -> str:
@@ -80,31 +80,31 @@ class Reliability:
         )
 
 
-def reliability_of(method: str, claims: Claims, back: float) -> Reliability:
-    """Compare what was said with what is true; errors are multiplied by `back`."""
-    levels = np.unique(claims.hops).tolist()
-    by_hops = (claims.inside[claims.hops == level] for level in levels)
+def measure_reliability(method: str, estimates: ErrorEstimates, scale: float) -> Reliability:
+    """Compare expected with actual errors; reported errors are multiplied by `scale`."""
+    levels = np.unique(estimates.hops).tolist()
+    by_hops = (estimates.covered[estimates.hops == level] for level in levels)
     return Reliability(
         method,
         COVERAGE,
-        float(claims.inside.mean()),
-        _rank_correlation(claims.expected, claims.actual),
-        tuple(CoveredAtHops(hops, len(part), float(part.mean())) for hops, part in zip(levels, by_hops, strict=True)),
-        _bins(claims, back),
+        float(estimates.covered.mean()),
+        _rank_correlation(estimates.expected, estimates.actual),
+        tuple(CoverageAtHops(hops, len(part), float(part.mean())) for hops, part in zip(levels, by_hops, strict=True)),
+        _bins(estimates, scale),
     )
 
 
-def _bins(claims: Claims, back: float) -> tuple[ErrorBin, ...]:
-    """Bins of about equally many cells, from small to large expected errors; equal ones are in one bin."""
-    if not len(claims.expected):
+def _bins(estimates: ErrorEstimates, scale: float) -> tuple[ErrorBin, ...]:
+    """Return bins of about equally many cells, by ascending expected error; equal ones share a bin."""
+    if not len(estimates.expected):
         return ()
-    ends = np.unique(np.quantile(claims.expected, np.arange(1, MOST_BINS) / MOST_BINS, method="lower"))
-    places = np.searchsorted(ends, claims.expected)
-    counts = np.bincount(places)
-    expected, actual = (np.bincount(places, weights=one) for one in (claims.expected, claims.actual))
+    ends = np.unique(np.quantile(estimates.expected, np.arange(1, MAX_BINS) / MAX_BINS, method="lower"))
+    bin_of_cell = np.searchsorted(ends, estimates.expected)
+    counts = np.bincount(bin_of_cell)
+    expected, actual = (np.bincount(bin_of_cell, weights=sums) for sums in (estimates.expected, estimates.actual))
     return tuple(
-        ErrorBin(back * float(expected[place] / cells), back * float(actual[place] / cells), int(cells))
-        for place, cells in enumerate(counts)
+        ErrorBin(scale * float(expected[k] / cells), scale * float(actual[k] / cells), int(cells))
+        for k, cells in enumerate(counts)
         if cells
     )
 

@@ -1,4 +1,4 @@
-"""What an evaluation found, as data that prints itself."""
+"""`Evaluation`: scores of methods on hidden cells, as data with a printed summary."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,11 +11,11 @@ from pcfi.evaluation.reliability import Reliability
 
 
 @dataclass(frozen=True)
-class Scored:
-    """Scores of one method over all hidden cells, their standard errors over folds, and the time of a fold.
+class MethodScores:
+    """Scores of one method over all hidden cells, their standard errors over folds, and the mean time of a fold.
 
-    `rmse`, `mae`, `r2` and `cosine`; `recall@10`, `ndcg@10` and `auc` where all values are 0 or 1; `accuracy` where
-    categories are hidden, which the others leave out (unless no number is hidden).
+    `rmse`, `mae`, `r2` and `cosine` of the hidden numbers (or, if there are none, of the categories' indicator
+    channels); also `recall@10`, `ndcg@10` and `auc` if all values are 0 or 1, and `accuracy` if categories are hidden.
     """
 
     method: str
@@ -25,8 +25,8 @@ class Scored:
 
 
 @dataclass(frozen=True)
-class ByHops:
-    """RMSE of one method on the hidden cells with some number of hops; -1 hops: no source can reach them."""
+class ErrorAtHops:
+    """RMSE of one method on the hidden cells at a number of hops (-1: unreachable)."""
 
     method: str
     hops: int
@@ -36,27 +36,27 @@ class ByHops:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
-    """Errors of methods on known cells that were hidden.
+    """Scores of methods on known cells that were hidden.
 
     Attributes
     ----------
-    methods : tuple of Scored
+    methods : tuple of MethodScores
         One per method, in the order given.
-    by_hops : tuple of ByHops
+    by_hops : tuple of ErrorAtHops
     by_channel : dict
         RMSE of each channel, by method; NaN for channels without a hidden number.
     n_hidden, n_folds : int
         Number of hidden cells and of folds.
     n_categories : int
-        How many of the hidden cells hold a category.
+        Number of hidden cells that hold a category.
     unit : {"deviation", "data"}
-        What errors are measured in: standard deviations of the channels, or the numbers of the data.
+        Unit of errors: standard deviations of the channels, or the unit of the data.
     reliability : tuple of Reliability
-        Whether expected errors and intervals hold, for the methods that have them.
+        Coverage of intervals and quality of expected errors, for the methods that have them.
     """
 
-    methods: tuple[Scored, ...]
-    by_hops: tuple[ByHops, ...]
+    methods: tuple[MethodScores, ...]
+    by_hops: tuple[ErrorAtHops, ...]
     by_channel: dict[str, Array] = field(repr=False)
     n_hidden: int
     n_folds: int
@@ -77,7 +77,7 @@ class Evaluation:
         ]
 
     def to_frame(self) -> Any:
-        """The same as a pandas DataFrame, with the methods as index."""
+        """Return `to_rows` as a pandas DataFrame, with the methods as index."""
         try:
             import pandas as pd
         except ImportError:
@@ -87,26 +87,26 @@ class Evaluation:
     def __repr__(self) -> str:
         names = list(self.methods[0].scores)
         unit = ", errors in standard deviations" if self.unit == "deviation" else ""
-        cells = hidden_cells(self.n_hidden, self.n_categories)
-        lines = [f"Evaluation on {cells} in {counted(self.n_folds, 'fold')}{unit}"]
+        hidden = describe_hidden(self.n_hidden, self.n_categories)
+        lines = [f"Evaluation on {hidden} in {counted(self.n_folds, 'fold')}{unit}"]
         width = max(len("RMSE by hops"), *(len(one.method) for one in self.methods))
         lines.append(f"  {'method':<{width}}" + "".join(f"{name:>20}" for name in names))
         for one in self.methods:
-            shown = (f"{_shown(name, one.scores[name])} +- {one.standard_errors[name]:.1g}" for name in names)
-            lines.append(f"  {one.method:<{width}}" + "".join(f" {text:>19}" for text in shown))
+            cells = (f"{_format(name, one.scores[name])} +- {one.standard_errors[name]:.1g}" for name in names)
+            lines.append(f"  {one.method:<{width}}" + "".join(f" {text:>19}" for text in cells))
         levels = sorted({row.hops for row in self.by_hops if row.hops >= 0})[:8]
         lines.append(f"  {'RMSE by hops':<{width}}" + "".join(f"{level:>12}" for level in levels))
         for one in self.methods:
-            found = {row.hops: row.rmse for row in self.by_hops if row.method == one.method}
-            lines.append(f"  {one.method:<{width}}" + "".join(f"{found.get(level, np.nan):>12.4g}" for level in levels))
+            rmse = {row.hops: row.rmse for row in self.by_hops if row.method == one.method}
+            lines.append(f"  {one.method:<{width}}" + "".join(f"{rmse.get(level, np.nan):>12.4g}" for level in levels))
         lines += [f"  {one}" for one in self.reliability]
         return "\n".join(lines)
 
 
-def hidden_cells(n_hidden: int, n_categories: int) -> str:
-    """How many cells were hidden, in words.
+def describe_hidden(n_hidden: int, n_categories: int) -> str:
+    """Return the number of hidden cells in words.
 
-    >>> hidden_cells(1815, 602)
+    >>> describe_hidden(1815, 602)
     '1,213 hidden numbers and 602 hidden categories'
     """
     if not n_categories:
@@ -116,6 +116,6 @@ def hidden_cells(n_hidden: int, n_categories: int) -> str:
     return f"{counted(numbers, 'hidden number')} and {categories}" if numbers else categories
 
 
-def _shown(name: str, value: float) -> str:
-    errors = name in ("rmse", "mae")  # the others are parts of 1; + 0.0, since -0 is 0
-    return f"{value if errors else round(value, 4) + 0.0:.4g}"
+def _format(name: str, value: float) -> str:
+    is_error = name in ("rmse", "mae")  # the others are at most 1; + 0.0 turns -0.0 into 0.0
+    return f"{value if is_error else round(value, 4) + 0.0:.4g}"

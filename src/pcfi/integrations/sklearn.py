@@ -1,4 +1,4 @@
-"""scikit-learn: `PCFI`, a transformer that fills a table from a graph of its rows, given or made by similarity."""
+"""scikit-learn: `PCFI`, a transformer that fills a table using a graph of its rows, passed or built by similarity."""
 
 import warnings
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from pcfi.estimation.search import DEFAULT_ALPHA
 from pcfi.imputation import impute
 from pcfi.inputs.graphs import Graph, prepare_graph
 from pcfi.inputs.node_tables import number_nodes
-from pcfi.integrations.knn import RowSearch, link, reach
+from pcfi.integrations.knn import RowSearch, link, local_scale
 from pcfi.integrations.new_nodes import Settled
 from pcfi.optional import load
 from pcfi.result import Imputation
@@ -42,30 +42,30 @@ class PCFI(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     n_neighbors : int, default=15
-        How many similar rows a row is linked to, where no graph is passed.
+        Number of similar rows that a row is linked to, if no graph is passed.
     metric : str or callable, default="nan_euclidean"
-        How far two rows are apart, columns being measured in units of their spread. "nan_euclidean" compares two rows
-        by the columns that both know. Any metric of `sklearn.neighbors.NearestNeighbors` compares them by all columns,
-        with the mean, and later what has been filled in, in missing cells.
+        Distance of two rows, with columns standardized. "nan_euclidean" compares two rows by the columns that are known
+        in both. Any metric of `sklearn.neighbors.NearestNeighbors` compares them by all columns; missing cells hold the
+        mean in the first search and the filled values in later ones.
     n_refinements : int, default=1
-        How often similar rows are looked for again, among the rows filled so far.
+        Number of further searches for similar rows, each among the rows filled so far.
     alpha : float or "auto", default="auto"
-        Confidence in a value falls by this factor with every hop, see `pcfi.impute`. "auto" chooses it, and calibrates
-        values, where a graph is passed. It is 0.5 for the graph of similar rows: that has seen the cells that would be
-        hidden to learn from, so they would teach too much trust.
+        Confidence in a value falls by this factor with every hop, see `pcfi.impute`. "auto" tunes it and calibrates
+        values if a graph is passed. Without one it is 0.5: the graph of similar rows is built from the very cells that
+        tuning would hide, so tuned values would be too optimistic.
     beta : float or "auto", default="auto"
-        How strongly columns share what they know with each other. "auto" likewise chooses it, or is 0, not at all,
-        which is safe for tables with any number of columns; with some ten columns 0.01 may do a little better.
+        Strength of the exchange between columns (stage 2). "auto" tunes it if a graph is passed and is 0 otherwise,
+        which is safe for any number of columns; with about ten columns 0.01 may be slightly better.
     solver : FixedSteps or UntilSettled, default=None
         None: `UntilSettled()`.
     standardize : bool, default=True
-        Whether columns share in units of their spread.
+        Whether columns exchange information in units of their standard deviation.
     unreachable : {"mean", "zero", "nan", "error"}, default="mean"
-        What a cell gets that no known cell of its column can reach.
+        Value of a cell that no known cell of its column can reach.
     directed : bool, default=False
         Whether values flow only along the edges of a graph that is passed.
     add_indicator : bool, default=False
-        Whether to append columns that tell which cells were missing, as scikit-learn's imputers do.
+        Whether to append indicator columns of missing cells, as scikit-learn's imputers do.
     keep_empty_features : bool, default=False
         Whether columns without any known value are kept (filled with 0) or dropped.
 
@@ -74,11 +74,11 @@ class PCFI(TransformerMixin, BaseEstimator):
     alpha_, beta_ : float
         The parameters used.
     tuning_ : Tuning or None
-        What "auto" found, and what spoke for it.
+        The result of tuning, if there was any.
     confidence_, hops_ : ndarray of shape (n_rows, n_columns kept)
-        Of the rows that were fitted; see `pcfi.Imputation`.
+        Confidence and hops of the fitted rows; see `pcfi.Imputation`.
     n_iter_ : int
-        Diffusion steps.
+        Number of diffusion steps.
     graph_ : Graph
         The graph of the fitted rows: `pcfi.impute(X, imputer.graph_, ...)` with the same parameters gives the same
         values.
@@ -88,10 +88,10 @@ class PCFI(TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    `transform` recognises the rows that were fitted (the same table, value by value) and returns them as `fit` filled
-    them. Any other rows are new: each is linked to its most similar fitted rows, or by the links passed as `graph`
-    (a sparse matrix of similarities, new rows x fitted rows), and filled from them alone. Fitted rows never change, and
-    new rows do not see each other, so the outcome does not depend on which rows are transformed together.
+    `transform` of the table that was fitted (the same values) returns it as `fit` filled it. Any other rows are new:
+    each is linked to its most similar fitted rows, or by the links passed as `graph` (a sparse matrix of similarities,
+    new rows x fitted rows), and filled from these only. Fitted rows never change, and new rows are filled independently
+    of each other.
 
     Examples
     --------
@@ -132,7 +132,7 @@ class PCFI(TransformerMixin, BaseEstimator):
         self.keep_empty_features = keep_empty_features
 
     def fit(self, X: Any, y: Any = None, graph: Any = None) -> "PCFI":  # noqa: N803, ARG002
-        """Fill `X` and remember it, to fill further rows from it.
+        """Fill `X`, and store it to fill further rows from it.
 
         Parameters
         ----------
@@ -154,23 +154,23 @@ class PCFI(TransformerMixin, BaseEstimator):
         self._kept = np.full(X.shape[1], True) if self.keep_empty_features else ~np.isnan(X).all(axis=0)
         self._fitted_rows = X.copy()
         features = X[:, self._kept]
-        self._search = RowSearch.among(features, self.metric)
-        self._reach: Array | None = None
-        self.graph_ = self._similar_rows(features) if graph is None else self._prepare(graph, len(X))
-        self.alpha_, self.beta_ = _untuned(self.alpha, DEFAULT_ALPHA), _untuned(self.beta, 0.0)
+        self._search = RowSearch.fit(features, self.metric)
+        self._scales: Array | None = None
+        self.graph_ = self._build_graph(features) if graph is None else self._prepare(graph, len(X))
+        self.alpha_, self.beta_ = _resolve_auto(self.alpha, DEFAULT_ALPHA), _resolve_auto(self.beta, 0.0)
         self.tuning_: Tuning | None = None
         if features.shape[1] == 0:
             self._values, self.confidence_, self.hops_, self.n_iter_ = features, features, features.astype(np.int32), 0
             return self
-        chosen = (self.alpha_, self.beta_) if graph is None else (self.alpha, self.beta)
-        result = self._impute(features, self.graph_, *chosen)
+        alpha, beta = (self.alpha_, self.beta_) if graph is None else (self.alpha, self.beta)
+        result = self._impute(features, self.graph_, alpha, beta)
         self._values, self.n_iter_ = result.values, result.steps
         self.confidence_, self.hops_ = result.confidence, result.hops
         self.alpha_, self.beta_, self.tuning_ = result.alpha, result.beta, result.tuning
         diffused = result
         if result.beta != 0 or result.tuning is not None:
-            with _without_a_word():
-                diffused = self._impute(_divided(features, result.tuning), self.graph_, self.alpha_, 0.0)
+            with _suppress_warnings():
+                diffused = self._impute(_divide_by_degree(features, result.tuning), self.graph_, self.alpha_, 0.0)
         self._settled = Settled(
             diffused.values,
             result.hops,
@@ -183,17 +183,17 @@ class PCFI(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any, graph: Any = None) -> Any:  # noqa: N803
-        """Fill the rows of `X`: as `fit` did if they are the fitted ones, else as new rows.
+        """Return `X` filled: as `fit` did if it is the fitted table, else as new rows.
 
         Parameters
         ----------
         X : array-like of shape (n_rows, n_columns)
         graph : sparse matrix of shape (n_rows, n_fitted_rows), default=None
-            Links of new rows to fitted ones, as similarities. None: each new row is linked to its most similar ones.
+            Links of new rows to fitted ones, as similarities. None: each new row is linked to its most similar rows.
 
         Returns
         -------
-        ndarray, or what `set_output` says
+        ndarray, or the container that `set_output` sets
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=FLOAT_DTYPES, ensure_all_finite="allow-nan", reset=False)
@@ -204,11 +204,11 @@ class PCFI(TransformerMixin, BaseEstimator):
         return filled if self.indicator_ is None else np.hstack([filled, self.indicator_.transform(X)])
 
     def fit_transform(self, X: Any, y: Any = None, graph: Any = None) -> Any:  # noqa: N803
-        """Fill `X`, and remember it. The parameters are those of `fit`."""
+        """Fill `X`, and store it. The parameters are those of `fit`."""
         return self.fit(X, y, graph=graph).transform(X)
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """Names of the columns that come out: those kept, and those of the indicator."""
+        """Return the names of the output columns: the columns kept, then those of the indicator."""
         check_is_fitted(self)
         names = np.asarray(_check_feature_names_in(self, input_features))
         kept = names[self._kept]
@@ -221,10 +221,10 @@ class PCFI(TransformerMixin, BaseEstimator):
         return tags
 
     def _check_parameters(self) -> None:
-        for name, least in (("n_neighbors", 1), ("n_refinements", 0)):
+        for name, minimum in (("n_neighbors", 1), ("n_refinements", 0)):
             value = getattr(self, name)
-            if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-                raise ParameterError(f"{name} must be a whole number of at least {least}, got {value!r}")
+            if not isinstance(value, Integral) or isinstance(value, bool) or value < minimum:
+                raise ParameterError(f"{name} must be a whole number of at least {minimum}, got {value!r}")
 
     def _impute(self, features: Array, graph: Graph, alpha: Any, beta: Any) -> Imputation:
         return impute(
@@ -243,31 +243,32 @@ class PCFI(TransformerMixin, BaseEstimator):
             return prepare_graph(graph, n_rows, directed=self.directed)
         except GraphError as error:
             raise GraphError(
-                f"{error}. (If this is one fold of a cross-validation over rows: with a graph that makes no sense, as "
-                "a graph has a node for every row. Hide cells instead, or pass no graph.)"
+                f"{error}. (A cross-validation over rows is not possible with a graph, which has a node for every row: "
+                "hide cells instead, or pass no graph.)"
             ) from None
 
-    def _similar_rows(self, features: Array) -> Graph:
-        """The graph of similar rows; the last of several, each from rows filled with the help of the one before."""
+    def _build_graph(self, features: Array) -> Graph:
+        """Build the graph of similar rows; each refinement searches among rows filled with the previous graph."""
         n_rows = len(features)
         if n_rows == 1 or features.shape[1] == 0:
             return prepare_graph(np.empty((2, 0), dtype=np.int64), n_rows)
-        found = self._search.first(self.n_neighbors)
+        neighbors = self._search.search(self.n_neighbors)
         for _ in range(self.n_refinements if np.isnan(features).any() else 0):
-            found = self._search.again(self.n_neighbors, self._first_fill(features, self._linked(*found)))
-        return self._linked(*found)
+            graph = self._link_fitted(*neighbors)
+            with _suppress_warnings():
+                filled = impute(features, graph, alpha=_resolve_auto(self.alpha, DEFAULT_ALPHA), beta=0.0).values
+            neighbors = self._search.search_filled(self.n_neighbors, np.asarray(filled))
+        return self._link_fitted(*neighbors)
 
-    def _linked(self, nearest: Array, distances: Array) -> Graph:
-        self._reach = reach(distances)
-        return prepare_graph(link(nearest, distances, self._reach, len(nearest)), len(nearest))
+    def _link_fitted(self, nearest: Array, distances: Array) -> Graph:
+        self._scales = local_scale(distances)
+        return prepare_graph(self._link_new(nearest, distances), len(nearest))
 
-    def _first_fill(self, features: Array, graph: Graph) -> Array:
-        """For the search: every cell gets a value."""
-        with _without_a_word():
-            return np.asarray(impute(features, graph, alpha=_untuned(self.alpha, DEFAULT_ALPHA), beta=0.0).values)
+    def _link_new(self, nearest: Array, distances: Array) -> Any:
+        return link(nearest, distances, self._scales, len(self._fitted_rows))
 
     def _fallback(self, features: Array, tuning: Tuning | None) -> Array:
-        """What an unreachable cell of a new row gets."""
+        """Return the value of an unreachable cell of a new row, for each column."""
         if self.unreachable == "nan":
             return np.full(features.shape[1], np.nan)
         mean = self._search.mean if tuning is None else tuning.means.values
@@ -278,30 +279,27 @@ class PCFI(TransformerMixin, BaseEstimator):
             return features
         if graph is not None:
             return self._settled.fill(features, _read_links(graph, (len(features), len(self._values))))
-        found = self._search.first(self.n_neighbors, features)
+        neighbors = self._search.search(self.n_neighbors, features)
         for _ in range(self.n_refinements):
-            filled = self._settled.fill(features, self._links(*found))
-            found = self._search.again(self.n_neighbors, self._values, features, np.nan_to_num(filled))
-        return self._settled.fill(features, self._links(*found))
-
-    def _links(self, nearest: Array, distances: Array) -> Any:
-        return link(nearest, distances, self._reach, len(self._values))
+            filled = np.nan_to_num(self._settled.fill(features, self._link_new(*neighbors)))
+            neighbors = self._search.search_filled(self.n_neighbors, self._values, features, filled)
+        return self._settled.fill(features, self._link_new(*neighbors))
 
 
-def _divided(features: Array, tuning: Tuning | None) -> Array:
-    """Features as they diffuse."""
+def _divide_by_degree(features: Array, tuning: Tuning | None) -> Array:
+    """Return the features that are diffused: divided by powers of the degree, if tuning says so."""
     scale = None if tuning is None else tuning.scale
     return features if scale is None else features / scale.factors(features, scale.by_node)
 
 
-def _untuned(value: Any, default: float) -> Any:
-    """A parameter where nothing can be tuned."""
+def _resolve_auto(value: Any, default: float) -> Any:
+    """Return a parameter, or its default in place of "auto" where nothing can be tuned."""
     return default if isinstance(value, str) and value == "auto" else value
 
 
 @contextmanager
-def _without_a_word() -> Iterator[None]:
-    """Nothing is warned of twice, nor about what only serves the search."""
+def _suppress_warnings() -> Iterator[None]:
+    """Suppress warnings of auxiliary imputations; the main one issues its own."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PcfiWarning)
         yield
@@ -314,7 +312,7 @@ def _read_links(graph: Any, shape: tuple[int, int]) -> Any:
         got = f"shape {graph.shape}" if sparse.issparse(graph) else f"a {type(graph).__qualname__}"
         raise GraphError(
             f"transform links new rows to fitted ones by a scipy sparse matrix of shape {shape}, got {got}: pass that, "
-            "or no graph to link each row to its most similar ones"
+            "or no graph to link each row to its most similar rows"
         )
     links = sparse.csr_array(graph).astype(np.float64)
     if not ((links.data >= 0) & np.isfinite(links.data)).all():

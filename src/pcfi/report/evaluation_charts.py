@@ -3,7 +3,7 @@
 from typing import Any
 
 from pcfi.evaluation.reliability import Reliability
-from pcfi.evaluation.result import hidden_cells
+from pcfi.evaluation.result import describe_hidden
 from pcfi.report.facts import Facts
 from pcfi.report.vega_lite import Chart, axis, bar, layered, percent, single
 
@@ -13,7 +13,7 @@ def errors(facts: Facts) -> Chart | None:
     if facts.evaluation is None:
         return None
     methods, how, unit = facts.evaluation.methods, facts.evaluation.how, facts.evaluation.unit
-    hidden = hidden_cells(facts.evaluation.n_hidden, facts.evaluation.n_categories)
+    hidden = describe_hidden(facts.evaluation.n_hidden, facts.evaluation.n_categories)
     words = f"Error of each method on {hidden} ({how}), in {unit}. Smaller is better."
     values = [{"method": one.method, "error": one.rmse, "mae": one.mae} for one in methods]
     encoding = {
