@@ -1,7 +1,9 @@
 """The one way kernels are compiled: without the GIL, IEEE arithmetic, cached on disk.
 
-The cache is numba's own, with two differences: its stamp covers the source of all kernels, because a kernel is
-compiled together with those it calls; and a cache that is damaged or cannot be written is passed over.
+The cache is numba's, with two differences. Its stamp covers the source of all kernels, because a kernel is compiled
+together with the kernels it calls, and numba looks only at the file of the kernel itself. And files that are damaged or
+cannot be written never break a run. Both need private attributes of numba: where a version of numba lacks them, kernels
+use numba's cache as it is, and where that is not available either, they are compiled in every process.
 """
 
 import contextlib
@@ -12,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 
 @cache
 def _source_stamp() -> str:
-    """Digest of all kernel sources (their slow twins are none)."""
+    """Return a digest of all kernel sources (the reference implementations are not compiled)."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
         if path.stem != "reference":
@@ -25,38 +26,50 @@ def _source_stamp() -> str:
     return digest.hexdigest()
 
 
-class KernelCache(FunctionCache):
-    """Numba's cache of compiled functions, made to never break a run."""
+class KernelCache:
+    """Numba's cache of one compiled function, with the stamp of all kernels and without errors.
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__(function)
-        self._cache_file = IndexDataCacheFile(
-            cache_path=self._cache_path, filename_base=self._impl.filename_base, source_stamp=_source_stamp()
-        )
+    Raises AttributeError if numba's cache is not built as expected.
+    """
+
+    def __init__(self, numba_cache: Any) -> None:
+        index = numba_cache._cache_file
+        if not hasattr(index, "_source_stamp"):
+            raise AttributeError("numba's cache has no source stamp")
+        self._load, self._save, self._flush = numba_cache.load_overload, numba_cache.save_overload, numba_cache.flush
+        self._numba_cache = numba_cache
+        index._source_stamp = _source_stamp()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._numba_cache, name)
 
     def load_overload(self, *args: Any) -> Any:
-        """The compiled function, or None if it is not there or cannot be read."""
+        """Return the compiled function, or None if it is not there or cannot be read."""
         try:
-            return super().load_overload(*args)
-        except Exception:  # whatever a damaged file makes of unpickling
-            with contextlib.suppress(OSError):
-                self.flush()
+            return self._load(*args)
+        except Exception:  # unpickling a damaged file can raise anything
+            with contextlib.suppress(Exception):
+                self._flush()
             return None
 
     def save_overload(self, *args: Any) -> None:
-        """Save the compiled function if that is possible."""
-        with contextlib.suppress(OSError):
-            super().save_overload(*args)
+        """Save the compiled function if possible."""
+        with contextlib.suppress(Exception):
+            self._save(*args)
 
 
 def compiled(function: Callable[..., Any], *, inline: bool = False) -> Any:
-    """Compile `function` on first use; other threads run on meanwhile."""
-    dispatcher = numba.njit(nogil=True, error_model="numpy", forceinline=inline)(function)
-    with contextlib.suppress(OSError, RuntimeError):  # numba found no folder to write to
-        dispatcher._cache = KernelCache(function)
+    """Compile `function` on first use, without holding the GIL while it runs."""
+    options = {"nogil": True, "error_model": "numpy", "forceinline": inline}
+    try:
+        dispatcher = numba.njit(cache=True, **options)(function)
+    except Exception:  # numba found no folder that can be written to
+        return numba.njit(**options)(function)
+    with contextlib.suppress(AttributeError):
+        dispatcher._cache = KernelCache(dispatcher._cache)
     return dispatcher
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """Compile `function` into its callers: a vector that is handed over in memory loses what registers gain."""
+    """Compile `function` into its callers, so that vectors stay in registers."""
     return compiled(function, inline=True)
