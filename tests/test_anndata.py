@@ -106,11 +106,11 @@ def test_what_does_not_fit_into_memory_is_refused_before_it_is_tried(monkeypatch
 
 REFUSED = {
     "graph": ({"obsp_key": "near"}, pcfi.GraphError, "no graph 'near', only 'connectivities': name one with obsp_key="),
-    "layer": ({"layer": "raw"}, pcfi.FeatureError, "no layer 'raw', only none at all"),
+    "layer": ({"layer": "raw"}, pcfi.FeatureError, "no layer 'raw', only none"),
     "gene": ({"genes": ["g1", "actin"]}, pcfi.ParameterError, r"'actin', .* \(1 such name\)"),
     "one gene": ({"genes": "g1"}, pcfi.ParameterError, r"use \['g1'\]"),
     "mask": ({"genes": np.ones(3, dtype=bool)}, pcfi.ParameterError, r"mask of shape \(3,\), but there are 8 genes"),
-    "no gene": ({"genes": np.zeros(8, dtype=bool)}, pcfi.ParameterError, "chooses no gene"),
+    "no gene": ({"genes": np.zeros(8, dtype=bool)}, pcfi.ParameterError, "genes is empty"),
     "flag": ({"zeros_missing": 1}, pcfi.ParameterError, "zeros_missing must be True or False"),
     "type": ({"adata": np.eye(3)}, pcfi.UnsupportedTypeError, "must be an AnnData"),
 }
@@ -153,6 +153,6 @@ def test_genes_share_unless_there_are_too_many(monkeypatch):
     tuned = pcfi.impute(adata.X, adata.obsp["connectivities"])
     np.testing.assert_array_equal(adata.layers["pcfi"], tuned.values)
     assert adata.uns["pcfi"]["beta"] == tuned.beta > 0
-    monkeypatch.setattr(pcfi.anndata, "MOST_SHARING", 2)
+    monkeypatch.setattr("pcfi.integrations.anndata.MAX_GENES_STAGE_2", 2)
     pcfi.anndata.impute(adata)
     assert adata.uns["pcfi"]["beta"] == 0

@@ -100,10 +100,14 @@ REFUSED = {
     "words": (
         {"G": graph(name={"a": "Ann"})},
         pcfi.FeatureError,
-        "that holds numbers: the nodes' attributes are 'name'",
+        "no node has a numeric attribute: the nodes' attributes are 'name'",
     ),
     "named words": ({"G": graph(name={"a": "Ann"}), "attributes": ["name"]}, pcfi.FeatureError, "of node 'a' is 'Ann'"),
-    "mixed types": ({"G": graph(v={"a": 1.0, "b": "x"})}, pcfi.FeatureError, "of node 'b' is 'x': numbers are needed"),
+    "mixed types": (
+        {"G": graph(v={"a": 1.0, "b": "x"})},
+        pcfi.FeatureError,
+        "of node 'b' is 'x', but must be numeric",
+    ),
     "mixed lengths": (
         {"G": graph(v={"a": [1.0, 2.0], "b": [1.0]})},
         pcfi.FeatureError,
@@ -111,9 +115,13 @@ REFUSED = {
     ),
     "number and vector": ({"G": graph(v={"a": [1.0], "b": 1.0})}, pcfi.FeatureError, "all must be numbers, or vectors"),
     "all None": ({"G": graph(v={"a": None}), "attributes": "v"}, pcfi.FeatureError, "is None on every node"),
-    "no such weight": ({"weight": "length"}, pcfi.GraphError, "no edge has an attribute 'length'.*are 'strength'"),
+    "no such weight": (
+        {"weight": "length"},
+        pcfi.GraphError,
+        "the weight attribute 'length'.*are 'strength'",
+    ),
     "no graph": ({"G": {"a": ["b"]}}, pcfi.UnsupportedTypeError, "G is a dict"),
-    "no attributes": ({"attributes": []}, pcfi.FeatureError, "attributes names none"),
+    "no attributes": ({"attributes": []}, pcfi.FeatureError, "attributes is empty"),
 }
 
 

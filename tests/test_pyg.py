@@ -272,7 +272,7 @@ def test_warnings_point_to_the_caller_and_come_once_for_a_batch():
         warnings.simplefilter("always")
         ImputeFeatures(alpha=0.5, beta=0.1)(Batch.from_data_list([lonely, lonely, lonely]))
     assert [warning.filename for warning in heard] == [__file__]
-    assert "and so in 2 more graphs" in str(heard[0].message)
+    assert "and likewise in 2 more graphs" in str(heard[0].message)
 
 
 def test_complete_features_stay_as_they_are():
@@ -294,7 +294,7 @@ BAD = {
     ),
     "opposite": (
         lambda: ImputeFeatures(~X.isnan(), alpha=0.5, beta=0.1)(small()),
-        "True where x has values .* pass its opposite",
+        "True where x has values .* invert the mask",
     ),
     "some NaN left": (
         lambda: ImputeFeatures(X.isnan() & (torch.arange(5) > 1)[:, None], alpha=0.5, beta=0.1)(small()),
@@ -322,7 +322,7 @@ BAD = {
     ),
     "one mask for many types": (
         lambda: ImputeFeatures(X.isnan(), alpha=0.5, beta=0.1)(hetero()),
-        "several types of nodes",
+        "several node types",
     ),
     "integers": (
         lambda: ImputeFeatures(X.isnan(), alpha=0.5, beta=0.1)(Data(x=X.nan_to_num().long(), edge_index=EDGES)),
@@ -335,7 +335,7 @@ BAD = {
     "no graph": (lambda: ImputeFeatures(alpha=0.5, beta=0.1)(Data(x=X)), "the data has neither edge_index nor adj_t"),
     "no such attribute": (
         lambda: ImputeFeatures(attrs="pos", alpha=0.5, beta=0.1)(hetero()),
-        "no type of nodes has an attribute 'pos'",
+        "no node type has an attribute 'pos'",
     ),
     "no attributes": (lambda: ImputeFeatures(attrs=[], alpha=0.5, beta=0.1), "attrs must be"),
     "not of PyG": (lambda: ImputeFeatures(alpha=0.5, beta=0.1)({"x": X}), "the data is a builtins.dict"),

@@ -1,23 +1,23 @@
-"""What can go wrong, as one exception tree; every error is also a ValueError or a TypeError.
+"""Exceptions and warnings; every error is also a ValueError or a TypeError.
 
 PcfiError
 ├── FeatureError (ValueError)          features or the known mask
 ├── GraphError (ValueError)            edges, weights, sizes
 ├── ParameterError (ValueError)        alpha, beta, solver, method, ...
-├── UnreachableError (ValueError)      unreachable="error" and there are such cells
-├── DivergenceError (ValueError)       the arithmetic left the finite numbers
-├── TooLargeError (ValueError)         more memory is needed than there is; a MemoryError, too
-├── DatasetError (ValueError)          a data set of the laboratory is not there, or does not serve
-├── StorageError (ValueError)          no space left on disk; an OSError, too
+├── UnreachableError (ValueError)      unreachable="error" and some cells are unreachable
+├── DivergenceError (ValueError)       a computed value is not finite
+├── TooLargeError (ValueError)         not enough memory; also a MemoryError
+├── DatasetError (ValueError)          a data set of the experiments is absent or unsuitable
+├── StorageError (ValueError)          no space left on disk; also an OSError
 ├── ClusterError (ValueError)          the scheduler cannot be reached, or workers die
 ├── FileError (ValueError)             a file cannot be read or written
-└── UnsupportedTypeError (TypeError)   a container we do not know
+└── UnsupportedTypeError (TypeError)   an unsupported container
 
 PcfiWarning (UserWarning)
 ├── UnreachableWarning                 cells that no source can reach
 ├── NotSettledWarning                  the steady state was not reached within max_steps
-├── ScaleWarning                       channels of very different scales share with each other
-└── TuningWarning                      too little is known to tune; defaults were used
+├── ScaleWarning                       channels of very different scales are mixed
+└── TuningWarning                      too few known cells to tune; defaults were used
 
 An error says what is wrong, what was given, what is allowed (`message`) and what to do (`remedy`).
 """
@@ -90,11 +90,11 @@ class DivergenceError(PcfiError, ValueError):
 
 
 class TooLargeError(PcfiError, ValueError, MemoryError):
-    """The problem needs more memory than there is."""
+    """The problem needs more memory than is available."""
 
 
 class DatasetError(PcfiError, ValueError):
-    """A data set of the laboratory is not there, or does not serve the purpose."""
+    """A data set of the experiments is absent or unsuitable."""
 
 
 class StorageError(PcfiError, ValueError, OSError):
@@ -110,7 +110,7 @@ class FileError(PcfiError, ValueError):
 
 
 class UnsupportedTypeError(PcfiError, TypeError):
-    """The features or the graph came in a type that pcfi does not know."""
+    """The features or the graph have an unsupported type."""
 
 
 class PcfiWarning(UserWarning):
@@ -118,7 +118,7 @@ class PcfiWarning(UserWarning):
 
 
 class UnreachableWarning(PcfiWarning):
-    """Some missing cells cannot be reached from any source; they hold what `unreachable` says."""
+    """Some missing cells cannot be reached from any source; the parameter `unreachable` sets their value."""
 
 
 class NotSettledWarning(PcfiWarning):
@@ -126,11 +126,11 @@ class NotSettledWarning(PcfiWarning):
 
 
 class ScaleWarning(PcfiWarning):
-    """Channels of very different scales have shared as if they were alike, and filled values are far off."""
+    """Stage 2 has mixed channels of very different scales, and filled values are far outside the known range."""
 
 
 class TuningWarning(PcfiWarning):
-    """Too little is known to choose parameters, so the documented defaults were used."""
+    """There are too few known cells to tune parameters, so the documented defaults were used."""
 
 
 def counted(number: int, noun: str) -> str:

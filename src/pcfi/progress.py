@@ -1,4 +1,4 @@
-"""Progress of long work: a bar per stage in terminals and notebooks, or nothing at all."""
+"""Progress bars, one per stage, in terminals and notebooks."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ def _ignore(_: int) -> None:
 
 @contextmanager
 def progress_bar(name: str, total: int, *, show: bool) -> Iterator[Advance]:
-    """Yield a function that advances the bar by a number of patterns, channels or nodes, whatever `total` counts."""
+    """Yield a function that advances the bar by a number of units, the units of `total`."""
     if not show:
         yield _ignore
         return
@@ -25,23 +25,23 @@ def progress_bar(name: str, total: int, *, show: bool) -> Iterator[Advance]:
 
 @contextmanager
 def compile_notice(*, show: bool) -> Iterator[None]:
-    """Say so, once, when kernels have to be compiled first: it takes some seconds and happens once on a machine."""
+    """Print a message when kernels are compiled, which takes seconds and happens once per machine."""
     if not show:
         yield
         return
     from numba.core.event import Event, Listener, install_listener
     from tqdm.auto import tqdm
 
-    class Notice(Listener):  # type: ignore[misc]
-        said = False
+    class CompileListener(Listener):  # type: ignore[misc]
+        notified = False
 
         def on_start(self, _event: Event) -> None:
-            if not self.said:
-                tqdm.write("compiling kernels, once on this machine: some seconds", file=sys.stderr)
-                self.said = True
+            if not self.notified:
+                tqdm.write("compiling kernels (once per machine, takes some seconds)", file=sys.stderr)
+                self.notified = True
 
         def on_end(self, _event: Event) -> None:
             pass
 
-    with install_listener("numba:compile", Notice()):
+    with install_listener("numba:compile", CompileListener()):
         yield

@@ -23,7 +23,7 @@ from pcfi.result import Imputation
 __all__ = ["impute"]
 
 
-MOST_SHARING = 5_000  # genes
+MAX_GENES_STAGE_2 = 5_000  # beyond, the gene x gene matrix of stage 2 takes too much time and memory
 
 
 def impute(
@@ -43,25 +43,24 @@ def impute(
     Parameters
     ----------
     adata : AnnData
-        Of n cells and p genes. `X`, the layer that is read, and the graph are left alone.
+        n cells x p genes. `X`, the layer that is read, and the graph are not modified.
     layer : str, default=None
         The layer to read; None: `X`.
     obsp_key : str, default="connectivities"
         The graph of the cells in `adata.obsp`; the default is that of `scanpy.pp.neighbors`.
     genes : list of gene names or boolean mask, default=None
-        The genes to fill. None: all, as dense layers. If X is sparse and some genes are chosen, the layers are sparse
-        and take the memory that these genes need.
+        The genes to fill. None: all, as dense layers. If X is sparse and genes are selected, the layers are sparse, and
+        memory grows with the number of selected genes.
     zeros_missing : bool, default=False
-        Whether zeros count as missing (drop-outs), besides NaN.
+        Whether zeros are missing (drop-outs), as NaN always is.
     key_added : str, default="pcfi"
-        Names of what is added: `layers[key_added]` (genes that were not chosen are as they were),
-        `layers[key_added + "_confidence"]` (0 for genes that were not chosen) and `uns[key_added]` (parameters and
-        status).
+        Key of the results: `layers[key_added]` (other genes unchanged), `layers[key_added + "_confidence"]` (0 for
+        other genes) and `uns[key_added]` (parameters and status).
     copy : bool, default=False
-        Whether to return a copy with the layers added, instead of adding them to `adata`.
+        Whether to return a copy with the layers, instead of adding them to `adata`.
     beta : float or "auto", default=None
-        How strongly genes share with each other, as in `pcfi.impute`. None is "auto" for up to 5,000 genes and 0 for
-        more, because time and memory for sharing grow with their square.
+        Strength of the exchange between genes (stage 2), as in `pcfi.impute`. None: "auto" for up to 5,000 genes and 0
+        for more, because its time and memory grow with the square of their number.
     **options
         Further parameters of `pcfi.impute`, such as `alpha`, which is "auto" by default.
 
@@ -83,27 +82,27 @@ def impute(
     matrix, graph = _read(adata, layer, obsp_key)
     if not isinstance(zeros_missing, bool | np.bool_):
         raise ParameterError(f"zeros_missing must be True or False, got {zeros_missing!r}")
-    chosen = _choose(adata, genes)
-    _check_memory(adata, matrix, chosen)
-    part = _dense(matrix if chosen is None else matrix[:, chosen])
-    known = (part != 0) & ~np.isnan(part) if zeros_missing else None
+    columns = _gene_columns(adata, genes)
+    _check_memory(adata, matrix, columns)
+    values = _dense(matrix if columns is None else matrix[:, columns])
+    known = (values != 0) & ~np.isnan(values) if zeros_missing else None
     if beta is None:
-        beta = "auto" if part.shape[1] <= MOST_SHARING else 0.0
-    result = impute_features(part, graph, known=known, beta=beta, **options)
+        beta = "auto" if values.shape[1] <= MAX_GENES_STAGE_2 else 0.0
+    result = impute_features(values, graph, known=known, beta=beta, **options)
     if result.n_missing == 0:
-        where = "X" if layer is None else f"layers[{layer!r}]"
+        source = "X" if layer is None else f"layers[{layer!r}]"
         warnings.warn(
-            f"nothing is missing in {where}: pass zeros_missing=True if zeros are values that were not measured",
+            f"nothing is missing in {source}: pass zeros_missing=True if zeros are values that were not measured",
             PcfiWarning,
             stacklevel=2,
         )
     target = adata.copy() if copy else adata
-    _write(target, matrix, chosen, result, key_added)
+    _write(target, matrix, columns, result, key_added)
     return target if copy else None
 
 
 def _read(adata: Any, layer: str | None, obsp_key: str) -> tuple[Any, Any]:
-    """The matrix and the graph."""
+    """Return the matrix and the graph."""
     if not (hasattr(adata, "obsp") and hasattr(adata, "layers")):
         raise UnsupportedTypeError(f"adata is a {type(adata).__qualname__}, but must be an AnnData")
     if adata.isbacked:
@@ -122,46 +121,46 @@ def _read(adata: Any, layer: str | None, obsp_key: str) -> tuple[Any, Any]:
 
 
 def _listed(names: Any) -> str:
-    return ", ".join(map(repr, names)) or "none at all"
+    return ", ".join(map(repr, names)) or "none"
 
 
-def _choose(adata: Any, genes: Any) -> Array | None:
-    """Columns of the genes, in the order of adata; None for all."""
+def _gene_columns(adata: Any, genes: Any) -> Array | None:
+    """Return the columns of the genes, in the order of adata; None for all."""
     if genes is None:
         return None
     if isinstance(genes, str):
         raise ParameterError(f"genes must be a list of names or a mask, got {genes!r}: use [{genes!r}]")
-    wanted = np.asarray(genes)
-    if wanted.dtype == np.bool_:
-        if wanted.shape != (adata.n_vars,):
-            raise ParameterError(f"genes is a mask of shape {wanted.shape}, but there are {adata.n_vars:,} genes")
-        columns = np.flatnonzero(wanted)
+    selected = np.asarray(genes)
+    if selected.dtype == np.bool_:
+        if selected.shape != (adata.n_vars,):
+            raise ParameterError(f"genes is a mask of shape {selected.shape}, but there are {adata.n_vars:,} genes")
+        columns = np.flatnonzero(selected)
     else:
         if not adata.var_names.is_unique:
             raise FeatureError("adata has several genes of one name: call adata.var_names_make_unique() first")
-        columns = adata.var_names.get_indexer(wanted)
+        columns = adata.var_names.get_indexer(selected)
         if (columns < 0).any():
-            unknown = wanted[columns < 0]
+            unknown = selected[columns < 0]
             raise ParameterError(
                 f"genes names {str(unknown[0])!r}, which adata.var_names does not have "
                 f"({counted(len(unknown), 'such name')})"
             )
         columns = np.unique(columns)
     if len(columns) == 0:
-        raise ParameterError("genes chooses no gene: name at least one, or pass None for all")
+        raise ParameterError("genes is empty: name at least one gene, or pass None for all")
     return columns
 
 
-def _check_memory(adata: Any, matrix: Any, chosen: Array | None) -> None:
-    """Refuse what cannot fit: values, confidence and hops of every cell, and one copy on the way."""
-    n_genes = adata.n_vars if chosen is None else len(chosen)
-    wide = 4 if matrix.dtype == np.float32 else 8
-    needed = adata.n_obs * n_genes * (3 * wide + 2)
-    there = available()
-    if there is not None and needed > there:
+def _check_memory(adata: Any, matrix: Any, columns: Array | None) -> None:
+    """Raise an error if values, confidence, hops and one temporary copy of the selected genes exceed memory."""
+    n_genes = adata.n_vars if columns is None else len(columns)
+    itemsize = 4 if matrix.dtype == np.float32 else 8
+    needed = adata.n_obs * n_genes * (3 * itemsize + 2)
+    free = available()
+    if free is not None and needed > free:
         raise TooLargeError(
             f"{counted(n_genes, 'gene')} of {counted(adata.n_obs, 'cell')} would take about {size_in_words(needed)}, "
-            f"but only {size_in_words(there)} of memory is available: choose fewer with genes=, such as "
+            f"but only {size_in_words(free)} of memory is available: choose fewer with genes=, such as "
             "adata.var_names[adata.var['highly_variable']]"
         )
 
@@ -170,11 +169,11 @@ def _dense(matrix: Any) -> Array:
     return np.asarray(matrix.toarray() if hasattr(matrix, "toarray") else matrix)
 
 
-def _write(adata: Any, matrix: Any, chosen: Array | None, result: Imputation, key: str) -> None:
+def _write(adata: Any, matrix: Any, columns: Array | None, result: Imputation, key: str) -> None:
     values, confidence = result.values, result.confidence
-    if chosen is not None:
-        values = _with_columns(matrix, chosen, values)
-        confidence = None if confidence is None else _with_columns(_nothing_like(matrix), chosen, confidence)
+    if columns is not None:
+        values = _with_columns(matrix, columns, values)
+        confidence = None if confidence is None else _with_columns(_zeros_like(matrix), columns, confidence)
     adata.layers[key] = values
     if confidence is not None:
         adata.layers[f"{key}_confidence"] = confidence
@@ -182,14 +181,14 @@ def _write(adata: Any, matrix: Any, chosen: Array | None, result: Imputation, ke
     adata.uns[key] = {name: fact for name, fact in facts.items() if fact is not None}
 
 
-def _nothing_like(matrix: Any) -> Any:
+def _zeros_like(matrix: Any) -> Any:
     from scipy import sparse
 
     return sparse.csc_array(matrix.shape) if sparse.issparse(matrix) else np.zeros(matrix.shape)
 
 
 def _with_columns(matrix: Any, columns: Array, values: Array) -> Any:
-    """A copy of the matrix with some columns replaced; sparse if it was."""
+    """Return a copy of the matrix with some columns replaced; sparse if the matrix is."""
     from scipy import sparse
 
     if not sparse.issparse(matrix):
@@ -200,8 +199,6 @@ def _with_columns(matrix: Any, columns: Array, values: Array) -> Any:
     keep[columns] = 0
     kept = sparse.csr_array(matrix @ sparse.diags_array(keep)).astype(values.dtype)
     kept.eliminate_zeros()
-    dense = sparse.csr_array(values)
-    place = sparse.csr_array(
-        (np.ones(len(columns)), (np.arange(len(columns)), columns)), (len(columns), matrix.shape[1])
-    )
-    return sparse.csr_matrix(kept + (dense @ place).astype(values.dtype))
+    position = (np.arange(len(columns)), columns)
+    scatter = sparse.csr_array((np.ones(len(columns)), position), (len(columns), matrix.shape[1]))
+    return sparse.csr_matrix(kept + (sparse.csr_array(values) @ scatter).astype(values.dtype))

@@ -23,18 +23,18 @@ def impute(
     confidence: bool = False,
     **options: Any,
 ) -> Any:
-    """Fill the attributes of nodes that lack them.
+    """Fill missing node attributes.
 
     Parameters
     ----------
     G : networkx Graph, DiGraph, MultiGraph or MultiDiGraph
-        Not modified. A node lacks an attribute if it does not have it, or it is None or NaN.
+        Not modified. An attribute of a node is missing if the node does not have it, or if it is None or NaN.
     attributes : str or list of str, default=None
-        The attributes to fill: numbers, or vectors of one length (single missing components are NaN). None: all
-        attributes that hold those.
+        The attributes to fill: numbers, or vectors of one length (NaN marks a missing component). None: all
+        attributes with such values.
     weight : str, default=None
-        The edge attribute that holds the weights: similarities, not distances. None: all edges count 1. Parallel edges
-        add up.
+        The edge attribute with the weights: similarities, not distances. None: all edges have weight 1. Weights of
+        parallel edges are added.
     confidence : bool, default=False
         Whether each node also gets `<attribute>_confidence`.
     **options
@@ -43,7 +43,7 @@ def impute(
 
     Returns
     -------
-    A copy of G. Attributes that a node had are as they were.
+    A copy of G. Known attributes are unchanged.
 
     Examples
     --------
@@ -57,18 +57,17 @@ def impute(
         raise UnsupportedTypeError(f"G is a {type(G).__qualname__}, but must be a graph of networkx")
     if weight is not None:
         _check_weight(G, weight)
-    columns = [_Attribute.read(G, name) for name in _choose(G, attributes)]
+    columns = [_NodeAttribute.read(G, name) for name in _select_names(G, attributes)]
     features = np.concatenate([column.values for column in columns], axis=1)
     result = impute_features(features, networkx_adjacency(G, weight), **options)
     filled = G.copy()
     first = 0
     for column in columns:
         part = slice(first, first + column.values.shape[1])
-        lacking = np.asarray(np.isnan(column.values).any(axis=1))
-        column.write(filled, column.name, result.values[:, part], lacking)
+        incomplete = np.flatnonzero(np.isnan(column.values).any(axis=1))
+        column.write(filled, column.name, result.values[:, part], incomplete)
         if confidence and result.confidence is not None:
-            everywhere = np.ones(len(features), dtype=np.bool_)
-            column.write(filled, f"{column.name}_confidence", result.confidence[:, part], everywhere)
+            column.write(filled, f"{column.name}_confidence", result.confidence[:, part], np.arange(len(features)))
         first = part.stop
     return filled
 
@@ -77,35 +76,36 @@ def _check_weight(graph: Any, weight: str) -> None:
     values = [value for *_, value in graph.edges(data=weight)]
     if values and all(value is None for value in values):
         names = sorted({str(name) for *_, data in graph.edges(data=True) for name in data})
-        has = ", ".join(map(repr, names)) or "none"
-        raise GraphError(f"no edge has an attribute {weight!r} for its weight: the edges' attributes are {has}")
+        present = ", ".join(map(repr, names)) or "none"
+        raise GraphError(f"no edge has the weight attribute {weight!r}: the edges' attributes are {present}")
     wrong = next((value for value in values if value is not None and not isinstance(value, Real)), None)
     if wrong is not None:
         raise GraphError(f"edge weights must be real numbers, but the attribute {weight!r} holds {wrong!r}")
 
 
-def _choose(graph: Any, attributes: str | Sequence[str] | None) -> list[str]:
-    seen: dict[str, Any] = {}
+def _select_names(graph: Any, attributes: str | Sequence[str] | None) -> list[str]:
+    """Return the names of the attributes to fill."""
+    first_values: dict[str, Any] = {}
     for _, data in graph.nodes(data=True):
         for name, value in data.items():
-            if name not in seen or seen[name] is None:
-                seen[name] = value
-    has = ", ".join(map(repr, seen)) or "none"
+            if first_values.get(name) is None:
+                first_values[name] = value
+    present = ", ".join(map(repr, first_values)) or "none"
     if attributes is None:
-        chosen = [name for name, value in seen.items() if _vector(value) is not None]
-        if not chosen:
-            raise FeatureError(f"no node has an attribute that holds numbers: the nodes' attributes are {has}")
-        return chosen
-    chosen = [attributes] if isinstance(attributes, str) else list(attributes)
-    absent = [name for name in chosen if name not in seen]
-    if absent or not chosen:
-        what = f"no node has an attribute {absent[0]!r}" if absent else "attributes names none"
-        raise FeatureError(f"{what}: the nodes' attributes are {has}")
-    return chosen
+        names = [name for name, value in first_values.items() if _vector(value) is not None]
+        if not names:
+            raise FeatureError(f"no node has a numeric attribute: the nodes' attributes are {present}")
+        return names
+    names = [attributes] if isinstance(attributes, str) else list(attributes)
+    absent = [name for name in names if name not in first_values]
+    if absent or not names:
+        what = f"no node has an attribute {absent[0]!r}" if absent else "attributes is empty"
+        raise FeatureError(f"{what}: the nodes' attributes are {present}")
+    return names
 
 
 def _vector(value: Any) -> Array | None:
-    """A number or a vector of numbers as a 1-D array; None if it is neither."""
+    """Return a number or a vector of numbers as a 1-D array; None for anything else."""
     if isinstance(value, Real | np.bool_):
         return np.array([value], dtype=np.float64)
     if isinstance(value, np.ndarray | list | tuple):
@@ -119,15 +119,15 @@ def _vector(value: Any) -> Array | None:
 
 
 @dataclass(frozen=True, eq=False)
-class _Attribute:
-    """An attribute of the nodes: its name, what kind of value it is, and its values, NaN where missing."""
+class _NodeAttribute:
+    """A numeric attribute: its name, the type of its values, and a table of them (nodes x components, NaN: missing)."""
 
     name: str
     kind: type
     values: Array
 
     @staticmethod
-    def read(graph: Any, name: str) -> "_Attribute":
+    def read(graph: Any, name: str) -> "_NodeAttribute":
         rows: dict[int, Array] = {}
         first: Any = None
         for row, (node, value) in enumerate(graph.nodes(data=name)):
@@ -135,7 +135,7 @@ class _Attribute:
                 continue
             vector = _vector(value)
             if vector is None:
-                raise FeatureError(f"the attribute {name!r} of node {node!r} is {value!r}: numbers are needed")
+                raise FeatureError(f"the attribute {name!r} of node {node!r} is {value!r}, but must be numeric")
             first = (node, value, len(vector), _kind(value)) if first is None else first
             if first[2:] != (len(vector), _kind(value)):
                 raise FeatureError(
@@ -144,16 +144,16 @@ class _Attribute:
                 )
             rows[row] = vector
         if first is None:
-            raise FeatureError(f"the attribute {name!r} is None on every node that has it: there is nothing to go by")
+            raise FeatureError(f"the attribute {name!r} is None on every node: at least one value is needed")
         values = np.full((len(graph), first[2]), np.nan)
         values[list(rows)] = list(rows.values())
-        return _Attribute(name, first[3], values)
+        return _NodeAttribute(name, first[3], values)
 
-    def write(self, graph: Any, name: str, values: Array, where: Array) -> None:
-        """Put rows of `values` on the nodes of `graph`."""
-        for (_, data), value, wanted in zip(graph.nodes(data=True), values, where, strict=True):
-            if wanted:
-                data[name] = _as_kind(value, self.kind)
+    def write(self, graph: Any, name: str, values: Array, rows: Array) -> None:
+        """Set attribute `name` of the nodes numbered `rows` to the rows of `values`."""
+        data = [data for _, data in graph.nodes(data=True)]
+        for row in rows:
+            data[row][name] = _as_kind(values[row], self.kind)
 
 
 def _kind(value: Any) -> type:

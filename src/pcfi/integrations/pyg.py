@@ -45,27 +45,26 @@ Mask = Any  # a Tensor, the name of one, or None
 class ImputeFeatures(BaseTransform):  # type: ignore[misc]
     """Fill the missing node features of `Data`, `Batch` or `HeteroData` (functional name: `impute_features`).
 
-    What `pcfi.impute` does to features and a graph, this does to a data object: a new one comes back, the one given
-    stays as it is. Tensors keep their device and dtype; gradients do not flow through (what needs them is detached).
-    The graph is `edge_index` or `adj_t`, with `edge_weight` as weights if there is one; `edge_attr` is never read as
-    weights. Graphs of a `Batch` are filled one by one and never mix. In `HeteroData` each type of nodes is filled along
-    the edges between its own nodes.
+    Applies `pcfi.impute` to a data object and returns a new one; the input is not modified. Tensors keep their device
+    and dtype, and the result is detached from the autograd graph. The graph is `edge_index` or `adj_t`, with
+    `edge_weight` as weights if present; `edge_attr` is never read as weights. The graphs of a `Batch` are filled
+    independently. In `HeteroData` each node type is filled along the edges between its own nodes.
 
     Parameters
     ----------
     missing_mask : Tensor, str, or mapping from attribute to either, default=None
         True = missing: a mask of the shape of the features, or with one entry per node; or the name of an attribute of
-        the data that holds it, so that one transform serves a whole data set. None: NaN is missing.
+        the data that holds it, so that one transform can be used for all graphs of a data set. None: NaN is missing.
     attrs : str or sequence of str, default="x"
         Attributes to fill.
     add_confidence : bool, default=False
         Whether to add `data.confidence` (for an attribute other than `x`, `data.<attr>_confidence`): the confidence
         of every cell, for method "pcfi".
     add_indicator : bool, default=False
-        Whether to append columns to the features that are 1 where a cell was missing: one for each channel.
+        Whether to append one column per channel to the features, 1 where the cell was missing.
     method, alpha, beta, solver, standardize, center, unreachable, directed, self_loops
-        As in `pcfi.impute` with objective="representation", which is what a GNN learns from. Numbers for alpha and beta
-        mean the paper; "auto" (default) also decides whether the channels' means are subtracted, from known cells, too.
+        As in `pcfi.impute` with objective="representation", the input of a GNN. Numbers for alpha and beta give the
+        paper's method; "auto" (default) also decides whether to subtract the channels' means from all cells.
 
     Examples
     --------
@@ -119,82 +118,82 @@ class ImputeFeatures(BaseTransform):  # type: ignore[misc]
         self.add_indicator = add_indicator
 
     def forward(self, data: Any) -> Any:
-        """Fill the attributes of a shallow copy of the data, which `__call__` makes."""
+        """Fill the attributes of `data`, a shallow copy made by `__call__`."""
         if isinstance(data, HeteroData):
-            jobs = list(self._hetero_jobs(data))
+            tasks = list(self._hetero_tasks(data))
         elif isinstance(data, Data):
-            jobs = [self._job(data, attr, self.masks.get(attr), "the data") for attr in self.attrs]
+            tasks = [self._task(data, attr, self.masks.get(attr), "the data") for attr in self.attrs]
         else:
             name = f"{type(data).__module__}.{type(data).__qualname__}"
             raise UnsupportedTypeError(f"the data is a {name}, but must be a Data, Batch or HeteroData of PyG")
-        notices = []
-        for job in jobs:
-            filled, heard = _fill(job, self.settings, with_confidence=self.add_confidence)
-            notices += [_named(notice, job.place) for notice in heard]
-            self._put(job, filled)
-        for notice in _merged(notices):
-            warnings.warn(notice, stacklevel=3)
+        caught: list[PcfiWarning] = []
+        for task in tasks:
+            filled = _fill(task, self.settings, with_confidence=self.add_confidence)
+            caught += [type(one)(f"{task.prefix}{one}") for one in filled.warnings]
+            self._store(task, filled)
+        for warning in _merge_by_type(caught):
+            warnings.warn(warning, stacklevel=3)
         return data
 
-    def _job(self, store: Any, attr: str, mask: Mask, place: str, edges: Any = None) -> "_Job":
+    def _task(self, store: Any, attr: str, mask: Mask, location: str, edges: Any = None) -> "_FillTask":
         features = store.get(attr)
         if not isinstance(features, torch.Tensor):
-            raise FeatureError(f"{place} has no tensor {attr!r} (it has {', '.join(map(repr, store.keys()))})")
-        return _Job(
+            raise FeatureError(f"{location} has no tensor {attr!r} (it has {', '.join(map(repr, store.keys()))})")
+        return _FillTask(
             store=store,
             attr=attr,
             features=features.detach(),
-            missing=_missing(mask, features, store, attr),
-            edges=edges_of(store, place) if edges is None else edges,
+            missing=_missing_cells(mask, features, store, attr),
+            edges=edges_of(store, location) if edges is None else edges,
             ptr=_ptr(store, len(features)),
-            place="" if place == "the data" else place,
+            prefix="" if location == "the data" else f"{location}: ",
         )
 
-    def _hetero_jobs(self, data: Any) -> Iterator["_Job"]:
-        wanted = [(name, attr) for name in data.node_types for attr in self.attrs if attr in data[name]]
-        if not wanted:
-            raise FeatureError(f"no type of nodes has an attribute {' or '.join(map(repr, self.attrs))}")
-        for name, attr in wanted:
+    def _hetero_tasks(self, data: Any) -> Iterator["_FillTask"]:
+        pairs = [(name, attr) for name in data.node_types for attr in self.attrs if attr in data[name]]
+        if not pairs:
+            raise FeatureError(f"no node type has an attribute {' or '.join(map(repr, self.attrs))}")
+        for name, attr in pairs:
             mask = self.masks.get(attr)
             if isinstance(mask, torch.Tensor):
                 raise ParameterError(
-                    "one missing_mask cannot serve several types of nodes: pass the name of an attribute"
+                    "one missing_mask cannot be used for several node types: pass the name of an attribute"
                 )
             if mask is not None and any(mask in data[other] for other in data.node_types) and mask not in data[name]:
-                mask = None  # a type of nodes without a mask goes by NaN
-            yield self._job(data[name], attr, mask, f"node type {name!r}", _own_edges(data, name))
+                mask = None  # in a node type without the mask, NaN is missing
+            yield self._task(data[name], attr, mask, f"node type {name!r}", _own_edges(data, name))
 
-    def _put(self, job: "_Job", filled: "_Filled") -> None:
+    def _store(self, task: "_FillTask", filled: "_FilledAttribute") -> None:
         values = filled.values
         if self.add_indicator:
-            values = torch.cat([values, job.missing.to(values.dtype)], dim=1)
-        job.store[job.attr] = values
+            values = torch.cat([values, task.missing.to(values.dtype)], dim=1)
+        task.store[task.attr] = values
         if self.add_confidence:
-            job.store["confidence" if job.attr == "x" else f"{job.attr}_confidence"] = filled.confidence
+            task.store["confidence" if task.attr == "x" else f"{task.attr}_confidence"] = filled.confidence
 
     def __repr__(self) -> str:
-        masks = {attr: _mask_words(mask) for attr, mask in self.masks.items()}
-        words = [f"missing_mask={' and '.join(dict.fromkeys(masks.values()))}"] if masks else []
+        masks = dict.fromkeys(_describe_mask(mask) for mask in self.masks.values())
+        words = [f"missing_mask={' and '.join(masks)}"] if masks else []
         words += [f"attrs={self.attrs!r}"] if self.attrs != ("x",) else []
         words += [f"method={self.settings.method!r}"] if self.settings.method != "pcfi" else []
         always = ("alpha", "beta", "solver") if self.settings.method == "pcfi" else ("solver",)
         words += [f"{name}={getattr(self.settings, name)!r}" for name in always]
-        given = {name: getattr(self.settings, name) for name in _USUAL}
-        words += [f"{name}={value!r}" for name, value in given.items() if value != _USUAL[name]]
+        others = {name: getattr(self.settings, name) for name in _DEFAULTS}
+        words += [f"{name}={value!r}" for name, value in others.items() if value != _DEFAULTS[name]]
         words += [f"{name}=True" for name in ("add_confidence", "add_indicator") if getattr(self, name)]
         return f"{type(self).__name__}({', '.join(words)})"
 
 
-_USUAL = {"standardize": False, "center": None, "unreachable": "mean", "directed": False, "self_loops": True}
+_DEFAULTS = {"standardize": False, "center": None, "unreachable": "mean", "directed": False, "self_loops": True}
 
 
-def _mask_words(mask: Mask) -> str:
+def _describe_mask(mask: Mask) -> str:
     return f"<{mask.double().mean():.1%} missing>" if isinstance(mask, torch.Tensor) else repr(mask)
 
 
 @dataclass(frozen=True, eq=False)
-class _Job:
-    """One attribute of one store: the features, what is missing, the edges, and where its graphs begin and end."""
+class _FillTask:
+    """One attribute of one store: features, missing cells, edges, first node of each graph, prefix of warnings."""
 
     store: Any
     attr: str
@@ -202,40 +201,43 @@ class _Job:
     missing: torch.Tensor
     edges: Any
     ptr: Array
-    place: str
+    prefix: str
 
 
 @dataclass(frozen=True, eq=False)
-class _Filled:
+class _FilledAttribute:
     values: torch.Tensor
     confidence: torch.Tensor | None
+    warnings: list[PcfiWarning]
 
 
-def _fill(job: _Job, settings: Settings, *, with_confidence: bool) -> tuple[_Filled, list[PcfiWarning]]:
-    """Fill each graph by itself."""
-    if not job.features.is_floating_point() and bool(job.missing.any()):
+def _fill(task: _FillTask, settings: Settings, *, with_confidence: bool) -> _FilledAttribute:
+    """Fill each graph of a batch separately."""
+    if not task.features.is_floating_point() and bool(task.missing.any()):
         raise FeatureError(
-            f"{job.attr} holds {job.features.dtype}, but a filled value may be a fraction: convert it first, "
-            f"data.{job.attr} = data.{job.attr}.float()"
+            f"{task.attr} holds {task.features.dtype}, but a filled value may be a fraction: convert it first, "
+            f"data.{task.attr} = data.{task.attr}.float()"
         )
-    wanted = f"{job.attr} has {len(job.features)} rows"
-    graph = read_graph(job.edges, len(job.features), wanted, directed=settings.directed)
-    known = ~job.missing
-    results, notices = [], []
-    for rows, part in _split(graph, job.ptr):
-        result, heard = complete(
-            read_problem(job.features[rows], part, known[rows], directed=settings.directed), settings
+    size_origin = f"{task.attr} has {len(task.features)} rows"
+    graph = read_graph(task.edges, len(task.features), size_origin, directed=settings.directed)
+    known = ~task.missing
+    results, caught = [], []
+    for rows, part in _split(graph, task.ptr):
+        result, new = complete(
+            read_problem(task.features[rows], part, known[rows], directed=settings.directed), settings
         )
         results.append(result)
-        notices += heard
+        caught += new
     confidence = torch.cat([result.confidence for result in results]) if with_confidence else None
-    filled = [result.representation for result in results]
-    values = torch.cat(filled) if len(filled) > 1 else filled[0]
-    return _Filled(values if job.features.is_floating_point() else job.features.clone(), confidence), notices
+    values = task.features.clone()
+    if values.is_floating_point():
+        parts = [result.representation for result in results]
+        values = torch.cat(parts) if len(parts) > 1 else parts[0]
+    return _FilledAttribute(values, confidence, caught)
 
 
 def _split(graph: Graph, ptr: Array) -> Iterator[tuple[slice, Graph]]:
-    """The rows and the graph of each part of a batch; parts without nodes are left out."""
+    """Yield the rows and the graph of each part of a batch; parts without nodes are left out."""
     if len(ptr) == 2:
         yield slice(0, graph.n_nodes), graph
         return
@@ -264,7 +266,7 @@ def _split(graph: Graph, ptr: Array) -> Iterator[tuple[slice, Graph]]:
 
 
 def _ptr(store: Any, n_nodes: int) -> Array:
-    """First node of each graph, and the number of nodes at the end."""
+    """Return the first node of each graph, and the number of nodes as the last entry."""
     if store.get("ptr") is not None:
         return np.asarray(store["ptr"].cpu())
     batch = store.get("batch")
@@ -275,11 +277,11 @@ def _ptr(store: Any, n_nodes: int) -> Array:
     return np.concatenate([[0], np.cumsum(np.bincount(batch.cpu()))])
 
 
-def _missing(mask: Mask, features: torch.Tensor, store: Any, attr: str) -> torch.Tensor:
-    """The mask of missing cells, checked, on the device of the features."""
-    unknown = features.isnan()
+def _missing_cells(mask: Mask, features: torch.Tensor, store: Any, attr: str) -> torch.Tensor:
+    """Check the mask and return it in the shape of the features."""
+    is_nan = features.isnan()
     if mask is None:
-        return unknown
+        return is_nan
     name = "missing_mask" if isinstance(mask, torch.Tensor) else f"data.{mask}"
     if isinstance(mask, str):
         if not isinstance(store.get(mask), torch.Tensor):
@@ -294,45 +296,42 @@ def _missing(mask: Mask, features: torch.Tensor, store: Any, attr: str) -> torch
             f"{name} has shape {tuple(mask.shape)}, but {attr} has shape {tuple(features.shape)}: both must agree"
         )
     missing = mask if mask.shape == features.shape else mask[:, None].expand_as(features)
-    _check_convention(missing, unknown, name, attr)
+    _check_convention(missing, is_nan, name, attr)
     return missing
 
 
-def _check_convention(missing: torch.Tensor, unknown: torch.Tensor, name: str, attr: str) -> None:
-    """Refuse masks that say the opposite of what NaN says."""
-    if not bool((unknown & ~missing).any()):
-        if bool(missing.all()) and bool(unknown.any()) and not bool(unknown.all()):
+def _check_convention(missing: torch.Tensor, is_nan: torch.Tensor, name: str, attr: str) -> None:
+    """Raise an error if the mask contradicts NaN in the features, as an inverted mask does."""
+    if not bool((is_nan & ~missing).any()):
+        if bool(missing.all()) and bool(is_nan.any()) and not bool(is_nan.all()):
             raise FeatureError(
-                f"{name} is True everywhere, so that nothing is known, but {attr} has values beside its NaN: "
-                f"True = missing; leave missing_mask out to go by NaN"
+                f"{name} is True everywhere, so nothing is known, but {attr} has values besides NaN: "
+                f"True = missing; leave missing_mask out if NaN is missing"
             )
         return
     if not bool(missing.any()):
-        said = f"{name} is False everywhere, but {attr} has NaN"
-    elif torch.equal(missing, ~unknown):
-        said = f"{name} is True where {attr} has values and False where it is NaN"
+        problem = f"{name} is False everywhere, but {attr} has NaN"
+    elif torch.equal(missing, ~is_nan):
+        problem = f"{name} is True where {attr} has values and False where it is NaN"
     else:
-        said = f"{name} is False for {int((unknown & ~missing).sum()):,} cells of {attr} that are NaN"
-    raise FeatureError(f"{said}: True = missing; pass its opposite, or leave missing_mask out to go by NaN")
+        problem = f"{name} is False for {int((is_nan & ~missing).sum()):,} cells of {attr} that are NaN"
+    raise FeatureError(f"{problem}: True = missing; invert the mask, or leave missing_mask out if NaN is missing")
 
 
 def _own_edges(data: Any, name: str) -> Any:
-    """All edges between nodes of one type, as an edge index or as a pair with weights."""
+    """Return all edges between nodes of one type, as an edge index or as a pair with weights."""
     stores = [data[kind] for kind in data.edge_types if kind[0] == kind[2] == name]
     parts = [_edge_list(edges_of(store, f"edge type {store._key!r}")) for store in stores]
     parts = parts or [(torch.empty((2, 0), dtype=torch.long), None)]
-    index = torch.cat([index for index, _ in parts], dim=1)
-    if all(weights is None for _, weights in parts):
+    index = torch.cat([part for part, _ in parts], dim=1)
+    if all(own is None for _, own in parts):
         return index
-    sizes_and_weights = [(part.shape[1], weights) for part, weights in parts]
-    ones = [
-        torch.ones(size, device=index.device) if weights is None else weights for size, weights in sizes_and_weights
-    ]
-    return index, torch.cat([weights.double() for weights in ones])
+    weights = [torch.ones(part.shape[1], device=index.device) if own is None else own for part, own in parts]
+    return index, torch.cat([part.double() for part in weights])
 
 
 def _edge_list(edges: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """An edge index and its weights, from any form of edges."""
+    """Return an edge index and its weights, from any form of edges."""
     if isinstance(edges, tuple):
         return edges
     if edges.layout == torch.strided:
@@ -341,15 +340,11 @@ def _edge_list(edges: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
     return entries.indices(), entries.values()
 
 
-def _named(notice: PcfiWarning, place: str) -> PcfiWarning:
-    return type(notice)(f"{place}: {notice}") if place else notice
-
-
-def _merged(notices: list[PcfiWarning]) -> list[PcfiWarning]:
-    """One warning of each kind: the first, and how many more there are."""
+def _merge_by_type(caught: list[PcfiWarning]) -> list[PcfiWarning]:
+    """Return one warning of each type: the first, with the number of further ones."""
     merged = []
-    for kind in dict.fromkeys(map(type, notices)):
-        same = [str(notice) for notice in notices if type(notice) is kind]
-        more = f" (and so in {len(same) - 1:,} more graphs or attributes)" if len(same) > 1 else ""
-        merged.append(kind(f"{same[0]}{more}"))
+    for kind in dict.fromkeys(map(type, caught)):
+        messages = [str(warning) for warning in caught if type(warning) is kind]
+        more = f" (and likewise in {len(messages) - 1:,} more graphs or attributes)" if len(messages) > 1 else ""
+        merged.append(kind(f"{messages[0]}{more}"))
     return merged
