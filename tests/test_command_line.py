@@ -248,7 +248,7 @@ BAD = {
     "both from stdin": (["impute", "-", "-", "-o", "o.csv"], 2, "only one of the two"),
     "no such option": (["impute", "nodes.csv", "edges.csv", "-o", "o.csv", "--nonsense"], 2, "No such option"),
     "no output": (["impute", "nodes.csv", "edges.csv"], 2, "Missing option"),
-    "bad facts": (["report", "nodes.csv"], 1, "nodes.csv: the facts are no JSON"),
+    "bad facts": (["report", "nodes.csv"], 1, "nodes.csv: the facts are not valid JSON"),
     "no facts": (["report", "missing.json"], 1, "missing.json does not exist"),
     "bad folds": (["evaluate", "nodes.csv", "edges.csv", "--folds", "1"], 2, "at least 2"),
     "bad unit": (["evaluate", "nodes.csv", "edges.csv", "--unit", "x"], 2, "unit must be one of"),

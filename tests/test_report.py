@@ -11,13 +11,13 @@ import pytest
 import pcfi
 from command_line import features, ring
 from pcfi.errors import FileError
-from pcfi.report.evaluation_facts import evaluation_facts, judged
+from pcfi.report.evaluation_facts import evaluation_facts, method_errors
 from pcfi.report.facts import Facts
-from pcfi.report.html_page import paint
-from pcfi.report.imputation_charts import charts
-from pcfi.report.imputation_facts import Circumstances, Filling, gather
-from pcfi.report.summary import summary
-from pcfi.report.vega_bundle import chart_library
+from pcfi.report.html_page import render_page
+from pcfi.report.imputation_charts import make_charts
+from pcfi.report.imputation_facts import FilledChannels, RunDetails, collect_facts
+from pcfi.report.summary import summarize
+from pcfi.report.vega_bundle import vega_script
 
 EVIL = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
 NAMES = [EVIL, 'income & "wealth"', "</script><b>height</b>"]
@@ -28,9 +28,9 @@ def make_facts(values=None, edges=None, names=NAMES, **options):
     graph = pcfi.prepare_graph(ring(len(values)) if edges is None else edges, len(values))
     result = pcfi.impute(values, graph, **options)
     evaluation = evaluation_facts(pcfi.evaluate(values, graph, folds=2))
-    filling = Filling(names, values, result.values, lambda node: f"{EVIL} {node}")
-    around = Circumstances(EVIL, f"pcfi impute {EVIL}", {"solver": pcfi.UntilSettled()}, {"nodes": EVIL}, {"read": 0.5})
-    return gather(filling, result, graph, dataclasses.replace(around, warnings=(EVIL,), evaluation=evaluation))
+    filling = FilledChannels(names, values, result.values, lambda node: f"{EVIL} {node}")
+    details = RunDetails(EVIL, f"pcfi impute {EVIL}", {"solver": pcfi.UntilSettled()}, {"nodes": EVIL}, {"read": 0.5})
+    return collect_facts(filling, result, graph, dataclasses.replace(details, warnings=(EVIL,), evaluation=evaluation))
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def test_facts_are_those_of_the_imputation(facts):
 
 def test_the_chart_of_confidence_says_how_many_cells_have_at_least_that_much(facts):
     result, missing = pcfi.impute(features(), ring()), np.isnan(features())
-    shown = next(chart for chart in charts(facts) if chart.name == "confidence").spec["data"]["values"]
+    shown = next(chart for chart in make_charts(facts) if chart.name == "confidence").spec["data"]["values"]
     for point in shown:
         share = (result.confidence[missing] >= point["confidence"]).mean()
         assert point["share"] == pytest.approx(share)
@@ -74,7 +74,7 @@ def test_facts_survive_json(facts):
     ("change", "words"),
     [
         (lambda data: data.update(layout=99), "layout 99"),
-        (lambda data: data.pop("channels"), "not whole"),
+        (lambda data: data.pop("channels"), "incomplete"),
         (lambda data: data.update(channels=3), "facts.channels must be a list"),
         (lambda data: data["graph"].update(n_nodes="many"), "facts.graph.n_nodes must be int"),
         (lambda data: data.update(nonsense=1), "nonsense"),
@@ -88,7 +88,7 @@ def test_facts_that_are_none_are_refused(facts, change, words):
 
 
 def test_the_page_is_one_small_file_without_foreign_html(facts):
-    page = paint(facts)
+    page = render_page(facts)
     assert len(page.encode()) < 2_000_000
     assert "<script>window.hacked" not in page
     assert "<img src=x" not in page
@@ -99,30 +99,30 @@ def test_the_page_is_one_small_file_without_foreign_html(facts):
 
 def test_a_cache_that_cannot_be_written_costs_time_and_nothing_else(tmp_path, monkeypatch):
     monkeypatch.setattr(platformdirs, "user_cache_path", lambda _name: tmp_path)
-    script = chart_library()
+    script = vega_script()
     (kept,) = tmp_path.iterdir()
     assert kept.read_text(encoding="utf-8") == script
     kept.unlink()
     kept.mkdir()
-    assert chart_library() == script
+    assert vega_script() == script
     assert list(tmp_path.iterdir()) == [kept]
 
 
 @pytest.mark.filterwarnings("ignore::pcfi.UnreachableWarning")
 def test_summary_says_what_happened(facts):
-    said = " ".join(summary(facts))
+    said = " ".join(summarize(facts))
     assert f"{facts.n_missing:,} of 120 cells" in said
     assert "40 nodes, 40 edges and 1 component." in said
     assert "Every missing cell could be reached" in said
     cut = make_facts(edges=ring()[:, :10], unreachable="zero")
-    assert "could not be reached from any known cell" in " ".join(summary(cut))
-    assert "have no edge at all" in " ".join(summary(cut))
+    assert "could not be reached from any known cell" in " ".join(summarize(cut))
+    assert "have no edge at all" in " ".join(summarize(cut))
 
 
 @pytest.mark.filterwarnings("ignore::pcfi.PcfiWarning")
 @pytest.mark.parametrize("method", ["fp", "mean"])
 def test_methods_without_confidence_have_a_report_too(method):
-    page = paint(make_facts(method=method))
+    page = render_page(make_facts(method=method))
     assert "How confident" not in page
     assert "What was missing" in page
 
@@ -137,8 +137,8 @@ def test_odd_features_have_a_report():
     assert made.channels[2].mean_known is None
     assert made.channels[0].n_missing == 0
     assert Facts.from_json(made.to_json()).n_unreachable == 40
-    assert len(charts(made)) >= 5
-    paint(made)
+    assert len(make_charts(made)) >= 5
+    render_page(made)
 
 
 def test_many_channels_and_nodes_are_summed_up():
@@ -147,9 +147,9 @@ def test_many_channels_and_nodes_are_summed_up():
     made = make_facts(values, rng.integers(0, 2000, size=(2, 9000)), [f"c{place}" for place in range(100)])
     assert sum(channel.histogram is not None for channel in made.channels) == 40
     assert len(made.picture.dots) == 300
-    missing = next(chart for chart in charts(made) if chart.name == "missing")
+    missing = next(chart for chart in make_charts(made) if chart.name == "missing")
     assert sum(one["channels"] for one in missing.spec["data"]["values"]) == 100
-    assert len(paint(made)) < 2_000_000
+    assert len(render_page(made)) < 2_000_000
 
 
 def test_errors_of_an_evaluation_are_in_the_facts():
@@ -163,20 +163,20 @@ def test_errors_of_an_evaluation_are_in_the_facts():
 
 
 def test_the_charts_of_reliability_show_what_was_found(facts):
-    made = {chart.name: chart for chart in charts(facts)}
+    made = {chart.name: chart for chart in make_charts(facts)}
     found = facts.evaluation.reliability[0]
     shown = made["coverage"].spec["data"]["values"]
     assert [one["covered"] for one in shown] == [at.covered for at in found.by_hops if at.hops >= 0]
     pairs = [(one["expected"], one["actual"]) for one in made["expected-errors"].spec["data"]["values"]]
     assert pairs == [(one.expected, one.actual) for one in found.bins]
-    assert f"covered {found.covered:.1%} of the numbers" in " ".join(summary(facts))
+    assert f"covered {found.covered:.1%} of the numbers" in " ".join(summarize(facts))
 
 
 def test_errors_against_a_known_truth_are_counted_by_hops():
     values, result = features(), pcfi.impute(features(), ring(), alpha=0.5, beta=0.0)
     truth = features(rate=0.0)
     removed = np.isnan(values)
-    one = judged({"pcfi": result.values - truth}, {"pcfi": 1.5}, removed, result._hops)[0]
+    one = method_errors({"pcfi": result.values - truth}, {"pcfi": 1.5}, removed, result._hops)[0]
     wrong = (result.values - truth)[removed]
     assert one.rmse == pytest.approx(np.sqrt(np.mean(wrong**2)))
     assert one.mae == pytest.approx(np.abs(wrong).mean())
@@ -202,7 +202,7 @@ def browser():
 @pytest.fixture(scope="module")
 def page_file(tmp_path_factory, facts):
     path = tmp_path_factory.mktemp("report") / "report.html"
-    path.write_text(paint(facts), encoding="utf-8")
+    path.write_text(render_page(facts), encoding="utf-8")
     return path
 
 
@@ -225,7 +225,7 @@ def test_chromium_draws_every_chart_without_a_word_or_a_request(browser, page_fi
     assert asked == [page_file.as_uri()]
     assert tab.evaluate("document.documentElement.dataset.charts") == "drawn"
     drawn = tab.evaluate("[...document.querySelectorAll('.chart')].map(c => c.querySelectorAll('svg path').length)")
-    assert len(drawn) == len(charts(facts)) == 9
+    assert len(drawn) == len(make_charts(facts)) == 9
     assert min(drawn) > 2
     nodes = "document.querySelectorAll('#chart-graph path[aria-roledescription=point]').length"
     assert tab.evaluate(nodes) == len(facts.picture.dots)
@@ -237,7 +237,7 @@ def test_bars_of_many_channels_have_a_width(browser, tmp_path):
     rng = np.random.default_rng(1)
     values = np.where(rng.random((40, 70)) < 0.6, rng.normal(size=(40, 70)), np.nan)
     path = tmp_path / "many.html"
-    path.write_text(paint(make_facts(values, names=[f"c{place}" for place in range(70)])), encoding="utf-8")
+    path.write_text(render_page(make_facts(values, names=[f"c{place}" for place in range(70)])), encoding="utf-8")
     tab, said, _ = visit(browser, path, 1280, "light")
     bars = "[...document.querySelectorAll('#chart-missing path[aria-roledescription=bar]')].map(b => b.getBBox().width)"
     assert min(tab.evaluate(bars)) > 5

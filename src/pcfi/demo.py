@@ -1,4 +1,4 @@
-"""The demo: 90 % of the images of handwritten digits are removed and filled in again. `pcfi demo` shows it."""
+"""Data and picture of `pcfi demo`: 90 % of the images of handwritten digits are removed and filled again."""
 
 import time
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from pcfi._typing import Array
 from pcfi.optional import load
 
 METHODS = ("zero", "mean", "neighbors", "fp", "pcfi")
-NEIGHBOURS = 10
+N_NEIGHBORS = 10
 MISSING_RATE = 0.9
 
 
 @dataclass(frozen=True, eq=False)
 class Digits:
-    """1,797 images of 8 x 8 pixels as nodes, linked to similar images; the pixels of most are taken away."""
+    """1,797 images of 8 x 8 pixels as nodes of a graph of similar images; most images are removed."""
 
     images: Array
     labels: Array
@@ -26,12 +26,12 @@ class Digits:
 
     @property
     def features(self) -> Array:
-        """The images, NaN where they were taken away."""
+        """The images, NaN where they were removed."""
         return np.where(self.known, self.images, np.nan)
 
 
 def load_digits(seed: int = 0) -> Digits:
-    """Scikit-learn's digits; each is linked to its nearest neighbours among the full images."""
+    """Load scikit-learn's digits, link each image to its nearest neighbours, and remove most images."""
     load("sklearn", "the demo", "demo")
     from sklearn.datasets import load_digits as load_images
     from sklearn.neighbors import NearestNeighbors
@@ -39,13 +39,13 @@ def load_digits(seed: int = 0) -> Digits:
     data = load_images()
     images = data.data.astype(np.float32)
     # a tree: which of equally distant images counts as near would otherwise depend on the number of OpenMP threads
-    edges = NearestNeighbors(n_neighbors=NEIGHBOURS, algorithm="kd_tree").fit(images).kneighbors_graph()
+    edges = NearestNeighbors(n_neighbors=N_NEIGHBORS, algorithm="kd_tree").fit(images).kneighbors_graph()
     keep = np.random.default_rng(seed).random(len(images)) >= MISSING_RATE
     return Digits(images, data.target, edges, np.broadcast_to(keep[:, None], images.shape))
 
 
 def compare(digits: Digits) -> tuple[list[tuple[str, float, float]], dict[str, pcfi.Imputation]]:
-    """Error on the removed pixels and time of each method; and what each filled in."""
+    """Return error on the removed pixels and time of each method, and the results by method."""
     rows, results = [], {}
     features, removed = digits.features, ~digits.known
     graph = pcfi.prepare_graph(digits.edges)
@@ -60,7 +60,7 @@ def compare(digits: Digits) -> tuple[list[tuple[str, float, float]], dict[str, p
 
 
 def draw(digits: Digits, result: pcfi.Imputation, file: Any) -> None:
-    """Original, what was left, what PCFI filled in, and its confidence, for one image of each digit."""
+    """Draw one image of each digit: original, known, filled by PCFI, and the confidence."""
     import matplotlib as mpl
 
     mpl.use("agg")
@@ -72,8 +72,8 @@ def draw(digits: Digits, result: pcfi.Imputation, file: Any) -> None:
     chosen = _one_of_each(digits, hops[:, 0])
     rows = {
         "original": (digits.images, "gray_r", 16),
-        "what was left": (digits.features, "gray_r", 16),
-        "filled in": (result.values, "gray_r", 16),
+        "known": (digits.features, "gray_r", 16),
+        "filled": (result.values, "gray_r", 16),
         "confidence": (confidence, "viridis", 1),
     }
     figure, axes = plt.subplots(len(rows), len(chosen), figsize=(10, 4.6))
@@ -85,15 +85,15 @@ def draw(digits: Digits, result: pcfi.Imputation, file: Any) -> None:
     for axis, node in zip(axes[-1], chosen, strict=True):
         unit = "hop" if hops[node, 0] == 1 else "hops"
         axis.set_xlabel(f"{hops[node, 0]} {unit}\n{confidence[node, 0]:.3g}")
-    figure.suptitle("90 % of the images were removed; PCFI filled them in from the graph")
+    figure.suptitle("90 % of the images were removed; PCFI filled them from the graph")
     figure.savefig(file, format="png", dpi=150, bbox_inches="tight")
     plt.close(figure)
 
 
 def _one_of_each(digits: Digits, hops: Array) -> list[int]:
-    """An image of each digit: the first was kept, the later ones are further and further from a kept one."""
-    farther = (digits.labels + 2) // 3  # 0 wants 0 hops, 1 to 3 one, 4 to 6 two, 7 to 9 three
-    return [int(np.argmin(np.abs(hops - farther) + 99.0 * (digits.labels != digit))) for digit in range(10)]
+    """Choose an image of each digit, at 0 hops from a known image for digit 0 and up to 3 hops for 7 to 9."""
+    target = (digits.labels + 2) // 3
+    return [int(np.argmin(np.abs(hops - target) + 99.0 * (digits.labels != digit))) for digit in range(10)]
 
 
 def channel_names() -> list[str]:
@@ -102,22 +102,22 @@ def channel_names() -> list[str]:
 
 
 def node_name(digits: Digits, node: int) -> str:
-    """What a node is called in files and reports."""
+    """Name of a node in the report."""
     return f"image {node} (a {digits.labels[node]})"
 
 
-def story(digits: Digits) -> str:
-    """What the demo does, in words."""
+def describe(digits: Digits) -> str:
+    """Describe the demo in words."""
     n_known = int(digits.known[:, 0].sum())
     return (
-        f"{len(digits.images):,} images of handwritten digits are the nodes of a graph: each is linked to its "
-        f"{NEIGHBOURS} most similar images (by the full images, before any is taken away). The pixels of all but "
-        f"{n_known} are then removed, and filled in again from the graph and the images that are left."
+        f"{len(digits.images):,} images of handwritten digits are the nodes of a graph: each image is linked to the "
+        f"{N_NEIGHBORS} most similar ones, measured on the full images. Then all but {n_known} images are removed, and "
+        "each method fills them from the graph and the images that remain."
     )
 
 
 def as_tables(digits: Digits) -> tuple[Any, Any]:
-    """The node table (id, the digit, a column per pixel, null where removed) and the edge table, of pyarrow."""
+    """Return the node table (id, digit, a column per pixel, null where removed) and the edge table, of pyarrow."""
     import pyarrow as pa
 
     ids = pa.array([f"image_{node:04d}" for node in range(len(digits.images))])

@@ -1,19 +1,63 @@
-"""Arguments of the command line: lists after one option, NAME=VALUE pairs, and errors as one line with an exit code."""
+"""Arguments and errors of the command line: groups of options, lists, NAME=VALUE pairs, errors as one line."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import MISSING, field, fields
+from inspect import Parameter, Signature
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand
 
 from pcfi.errors import ParameterError, PcfiError
 
-FAILED, USAGE, INTERRUPTED = 1, 2, 130
+FAILED, USAGE, INTERRUPTED = 1, 2, 130  # exit codes
+OPTION = "option"  # key of a field's metadata
+
+
+def option(panel: str, flags: str, metavar: str | None, text: str, *, default: Any = None) -> Any:
+    """A field of a group of options; without a value the option is a flag, and the default ... makes it required."""
+    info = typer.Option(*flags.split(), help=text, metavar=metavar, rich_help_panel=panel)
+    return field(metadata={OPTION: info}) if default is ... else field(default=default, metadata={OPTION: info})
+
+
+def argument(metavar: str, text: str) -> Any:
+    """A field of a group of options that is a positional argument."""
+    return field(metadata={OPTION: typer.Argument(metavar=metavar, help=text, show_default=False)})
+
+
+def grouped_command(function: Callable[..., None]) -> tuple[Callable[..., None], dict[str, Any]]:
+    """Turn a function of groups of options, which are dataclasses, into the flat function that typer takes.
+
+    Returns it with the keyword arguments of `typer.Typer.command`.
+    """
+    groups = get_type_hints(function)
+    del groups["return"]
+
+    def flat(**values: Any) -> None:
+        built = {name: kind(**{one.name: values[one.name] for one in fields(kind)}) for name, kind in groups.items()}
+        function(**built)
+
+    flat.__doc__ = function.__doc__
+    flat.__signature__ = Signature([one for kind in groups.values() for one in _parameters(kind)])  # type: ignore[attr-defined]
+    return flat, {"cls": GroupedCommand}
+
+
+def _parameters(group: Any) -> list[Parameter]:
+    hints = get_type_hints(group)
+    return [
+        Parameter(
+            one.name,
+            Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if one.default is MISSING else one.default,
+            annotation=Annotated[hints[one.name], one.metadata[OPTION]],
+        )
+        for one in fields(group)
+    ]
 
 
 class GroupedCommand(TyperCommand):
-    """A command whose plain help has a section for each group of options; drawing boxes would take twice the time."""
+    """A command whose help has a section for each group of options, in plain text; boxes would take twice the time."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the sections, in the order in which they first appear."""
@@ -21,8 +65,8 @@ class GroupedCommand(TyperCommand):
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None:
-                usual = "Files" if parameter.param_type_name == "argument" else "Help"
-                sections.setdefault(getattr(parameter, "rich_help_panel", None) or usual, []).append(record)
+                fallback = "Files" if parameter.param_type_name == "argument" else "Help"
+                sections.setdefault(getattr(parameter, "rich_help_panel", None) or fallback, []).append(record)
         for name, records in sections.items():
             with formatter.section(name):
                 formatter.write_dl(records)
@@ -86,7 +130,7 @@ def literal(text: str) -> Any:
 
 
 def names(texts: Sequence[str] | None) -> list[str]:
-    """Names given several at a time, as in `--columns age,income`, or one by one; quotes protect commas and spaces.
+    """Names from an option such as `--columns age,income`, which may be repeated; quotes protect commas and spaces.
 
     >>> names(["age, income", '"a,b", " c"'])
     ['age', 'income', 'a,b', ' c']
@@ -100,10 +144,10 @@ QUOTES = "\"'"
 _OPTIONS = {"channels": "columns", "client": "cluster", "random_state": "seed", "solver": "steps"}
 
 
-def option(name: str, value: str = "") -> str:
+def option_text(name: str, value: str = "") -> str:
     """A parameter of the library, by the name and the value that it has on the command line.
 
-    >>> option("channels"), option("unknown_ids", "'drop'"), option("standardize", "True")
+    >>> option_text("channels"), option_text("unknown_ids", "'drop'"), option_text("standardize", "True")
     ('--columns', '--unknown-ids drop', '--standardize')
     """
     flag = "--" + _OPTIONS.get(name, name).replace("_", "-")
@@ -112,35 +156,35 @@ def option(name: str, value: str = "") -> str:
 
 def in_options(error: BaseException) -> str:
     """An error in one line, with parameters of the library as options."""
-    text = error.text(option(error.parameter or ""), option) if isinstance(error, PcfiError) else str(error)
+    text = error.text(option_text(error.parameter or ""), option_text) if isinstance(error, PcfiError) else str(error)
     return " ".join(text.split())
 
 
 @contextmanager
 def plain_errors(*, debug: bool = False) -> Iterator[None]:
-    """Errors become one line on stderr: exit code 2 for what was asked, 1 for what went wrong. `debug` lets them be."""
+    """Print errors as one line on stderr, and exit: code 2 for wrong options, 1 for failures. `debug` raises them."""
     if debug:
         yield
         return
     try:
         yield
     except ParameterError as error:
-        raise _said(in_options(error), USAGE) from None
+        raise _exit(in_options(error), USAGE) from None
     except (PcfiError, OSError, ModuleNotFoundError) as error:
-        if isinstance(error, BrokenPipeError):  # whoever was reading has seen enough
+        if isinstance(error, BrokenPipeError):  # the reader of the pipe has closed it
             raise
-        raise _said(in_options(error), FAILED) from None
+        raise _exit(in_options(error), FAILED) from None
     except MemoryError:
-        raise _said("there is not enough memory for this", FAILED) from None
+        raise _exit("not enough memory", FAILED) from None
     except KeyboardInterrupt:
-        raise _said("interrupted", INTERRUPTED) from None
+        raise _exit("interrupted", INTERRUPTED) from None
     except (typer.Exit, typer.Abort):
         raise
     except Exception as error:
-        text = f"unexpected {type(error).__name__}: {in_options(error)}; --debug shows where"
-        raise _said(text, FAILED) from None
+        text = f"unexpected {type(error).__name__}: {in_options(error)}; --debug shows the traceback"
+        raise _exit(text, FAILED) from None
 
 
-def _said(text: str, code: int) -> typer.Exit:
+def _exit(text: str, code: int) -> typer.Exit:
     typer.echo(f"pcfi: {text}", err=True)
     return typer.Exit(code)

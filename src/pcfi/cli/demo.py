@@ -1,15 +1,17 @@
-"""`pcfi demo`: handwritten digits, removed and filled in: a table, a picture, a report, and files to go on with."""
+"""`pcfi demo`: remove images of handwritten digits and fill them again: a table, a picture, a report and files."""
 
 import json
 import textwrap
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from pcfi.cli import options as o
-from pcfi.cli.arguments import GroupedCommand
-from pcfi.cli.session import Session, session
+from pcfi.cli.arguments import grouped_command
+from pcfi.cli.session import Session, open_session
 from pcfi.errors import FileError
 from pcfi.files.formats import Format
 from pcfi.files.writing import atomic_file, write_table, write_text
@@ -17,51 +19,40 @@ from pcfi.files.writing import atomic_file, write_table, write_text
 PICTURE, REPORT = "demo.png", "demo.html"
 
 
-def demo(
-    folder: Annotated[
-        Path, typer.Option("--out", help="Folder for the picture and the report.", rich_help_panel=o.OUTPUT)
-    ] = Path(),
-    write: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Leave the node and edge files here, to go on with.", rich_help_panel=o.OUTPUT
-        ),
-    ] = None,
-    seed: o.Seed = 0,
-    threads: o.Threads = None,
-    quiet: o.Quiet = False,
-    as_json: o.Json = False,
-    debug: o.Debug = False,
-) -> None:
-    """Remove 90 % of the images of handwritten digits, and fill them in again."""
-    with session(quiet=quiet, as_json=as_json, debug=debug, threads=threads) as told:
-        from pcfi.demo import load_digits, story
+@dataclass(frozen=True)
+class DemoOptions:
+    """What `pcfi demo` writes, and its seed."""
 
-        if not folder.is_dir():
-            raise FileError(f"the folder {folder} does not exist: make it first")
-        digits = load_digits(seed)
-        told.show(textwrap.fill(story(digits), 96) + "\n")
-        with told.stage("fill"):
-            rows, results = _compare(told, digits)
-        if as_json:
+    out: Path = o.output_option("--out", None, "Folder for the picture and the report.", default=Path())
+    write: Path | None = o.output_option(
+        "--write", "DIR", "Also write the node and edge files to this folder, to try pcfi impute on them."
+    )
+    seed: int = o.running_option("--seed", "NUMBER", "Seed of the choice of removed images.", default=0)
+
+
+def demo(options: DemoOptions, running: o.RunOptions) -> None:
+    """Remove 90 % of the images of handwritten digits, fill them again, and compare the methods."""
+    with open_session(**vars(running)) as session:
+        from pcfi.demo import compare, describe, load_digits
+        from pcfi.progress import compile_notice
+
+        if not options.out.is_dir():
+            raise FileError(f"the folder {options.out} does not exist: create it first")
+        digits = load_digits(options.seed)
+        session.show(textwrap.fill(describe(digits), 96) + "\n")
+        with session.stage("fill"), compile_notice(show=not session.quiet):
+            rows, results = compare(digits)
+        if running.as_json:
             typer.echo(json.dumps({method: {"rmse": error, "seconds": spent} for method, error, spent in rows}))
-        _show(told, rows, results["pcfi"])
-        _draw(told, digits, results["pcfi"], _judged(digits, rows, results), folder)
-        if write is not None:
-            _leave(told, digits, write)
+        _show(session, rows, results["pcfi"])
+        _write_report(session, digits, results["pcfi"], _evaluation(digits, rows, results), options.out)
+        if options.write is not None:
+            _write_files(session, digits, options.write)
         else:
-            told.show("\nThe same on files: pcfi demo --write demo-files")
+            session.show("\nTo try it on files: pcfi demo --write demo-files")
 
 
-def _compare(told: Session, digits: Any) -> Any:
-    from pcfi.demo import compare
-    from pcfi.progress import compile_notice
-
-    with compile_notice(show=not told.quiet):
-        return compare(digits)
-
-
-def _show(told: Session, rows: Any, result: Any) -> None:
+def _show(session: Session, rows: Any, result: Any) -> None:
     from rich.table import Table
 
     table = Table()
@@ -72,52 +63,52 @@ def _show(told: Session, rows: Any, result: Any) -> None:
     for method, error, seconds in rows:
         style = "bold green" if error == best else ""
         table.add_row(method, f"{error:.3f}", f"{seconds * 1e3:.1f} ms", style=style)
-    told.show(table)
-    told.show(f"{result}\n")
+    session.show(table)
+    session.show(f"{result}\n")
 
 
-def _judged(digits: Any, rows: Any, results: Any) -> Any:
-    """The errors on the removed pixels as an evaluation; here the truth is known."""
-    from pcfi.report.evaluation_facts import judged
+def _evaluation(digits: Any, rows: Any, results: Any) -> Any:
+    """Errors on the removed pixels, whose true values are known, as the facts of an evaluation."""
+    from pcfi.report.evaluation_facts import method_errors
     from pcfi.report.facts import EvaluationFacts
 
     removed, hops = ~digits.known, results["pcfi"]._hops
     errors = {method: results[method].values - digits.images for method, _, _ in rows}
-    methods = judged(errors, {method: seconds for method, _, seconds in rows}, removed, hops)
+    methods = method_errors(errors, {method: seconds for method, _, seconds in rows}, removed, hops)
     return EvaluationFacts(int(removed.sum()), "90 % of the images", "shades of grey, from 0 to 16", methods)
 
 
-def _draw(told: Session, digits: Any, result: Any, tested: Any, folder: Path) -> None:
+def _write_report(session: Session, digits: Any, result: Any, evaluation: Any, folder: Path) -> None:
     import pcfi
     from pcfi.demo import channel_names, draw, node_name
-    from pcfi.report.html_page import paint
-    from pcfi.report.imputation_facts import Circumstances, Filling, gather
+    from pcfi.report.html_page import render_page
+    from pcfi.report.imputation_facts import FilledChannels, RunDetails, collect_facts
 
     picture, page = folder / PICTURE, folder / REPORT
-    with told.stage("picture"), atomic_file(str(picture), force=True) as file:
+    with session.stage("picture"), atomic_file(str(picture), force=True) as file:
         draw(digits, result, file)
-    with told.stage("report"):
+    with session.stage("report"):
         graph = pcfi.prepare_graph(digits.edges)
         parameters = {name: o.DEFAULTS[name] for name in ("alpha", "beta", "solver", "unreachable")}
-        around = Circumstances("Handwritten digits, filled in", "pcfi demo", parameters, evaluation=tested)
-        filling = Filling(channel_names(), digits.features, result.values, lambda node: node_name(digits, node))
-        write_text(paint(gather(filling, result, graph, around)), str(page), force=True)
-    told.show(f"Look at {picture}: original, what was left, what PCFI filled in, confidence.")
-    told.show(f"Open {page} in a browser: the report.")
+        details = RunDetails("Handwritten digits, filled", "pcfi demo", parameters, evaluation=evaluation)
+        channels = FilledChannels(channel_names(), digits.features, result.values, partial(node_name, digits))
+        write_text(render_page(collect_facts(channels, result, graph, details)), str(page), force=True)
+    session.show(f"Wrote {picture}: original images, known ones, the filled ones and their confidence.")
+    session.show(f"Wrote {page}: the report; open it in a browser.")
 
 
-def _leave(told: Session, digits: Any, folder: Path) -> None:
-    """Write the files, and say the command that does the same on them."""
+def _write_files(session: Session, digits: Any, folder: Path) -> None:
+    """Write the node and edge files, and print the command that fills them."""
     from pcfi.demo import as_tables
 
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in zip(("nodes", "edges"), as_tables(digits), strict=True):
         write_table(table, str(folder / f"{name}.csv"), Format("csv"), force=True)
-    told.show(
-        f"\nWrote {folder / 'nodes.csv'} and {folder / 'edges.csv'}. The same on these files, and on yours:\n\n"
+    session.show(
+        f"\nWrote {folder / 'nodes.csv'} and {folder / 'edges.csv'}. Fill them as you would fill yours:\n\n"
         f"  pcfi impute {folder}/nodes.csv {folder}/edges.csv --exclude digit -o {folder}/filled.csv "
         f"--report {folder}/report.html\n"
     )
 
 
-command: tuple[Any, dict[str, Any]] = demo, {"cls": GroupedCommand}
+command = grouped_command(demo)

@@ -1,221 +1,177 @@
-"""`pcfi impute`: a node file and an edge file -> the node file, filled, with confidence, hops and a report."""
+"""`pcfi impute`: node and edge files -> the filled node file, with confidence, hops, intervals and a report."""
 
 import json
 import shlex
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 import pcfi
 from pcfi.cli import options as o
-from pcfi.cli.arguments import GroupedCommand, names
-from pcfi.cli.loading import EdgeColumns, Loaded, load
+from pcfi.cli.arguments import grouped_command
+from pcfi.cli.loading import Loaded, load
 from pcfi.cli.output_tables import fitting, tables_of
 from pcfi.cli.outputs import Outputs
-from pcfi.cli.session import Session, session
+from pcfi.cli.session import Session, open_session
 from pcfi.errors import FeatureError, FileError, ParameterError, counted
-from pcfi.files.formats import STANDARD, STREAM_FORMATS
-from pcfi.files.node_files import Wanted
+from pcfi.files.formats import STANDARD
 from pcfi.files.writing import write_table, write_text
 
 
-def impute(
-    nodes: o.NodesFile,
-    edges: o.EdgesFile,
-    output: Annotated[
-        str,
-        typer.Option(
-            "--output",
-            "-o",
-            help="Where the filled table goes; - is standard output.",
-            metavar="FILE",
-            rich_help_panel=o.OUTPUT,
-        ),
-    ],
-    confidence: Annotated[
-        str | None,
-        typer.Option(help="File for the confidence of every cell.", metavar="FILE", rich_help_panel=o.OUTPUT),
-    ] = None,
-    confidence_columns: Annotated[
-        bool,
-        typer.Option("--confidence-columns", help="Confidence as columns of the output.", rich_help_panel=o.OUTPUT),
-    ] = False,
-    hops: Annotated[
-        str | None, typer.Option(help="File for the hops of every cell.", metavar="FILE", rich_help_panel=o.OUTPUT)
-    ] = None,
-    intervals: Annotated[
-        str | None,
-        typer.Option(
-            help="File for an interval of every cell and its expected error: columns age_low, age_high, age_error.",
-            metavar="FILE",
-            rich_help_panel=o.OUTPUT,
-        ),
-    ] = None,
-    coverage: Annotated[
-        float,
-        typer.Option(
-            help="Probability that an interval holds the true value.", metavar="NUMBER", rich_help_panel=o.OUTPUT
-        ),
-    ] = 0.9,
-    report: Annotated[
-        str | None, typer.Option(help="File for the report, .html.", metavar="FILE", rich_help_panel=o.OUTPUT)
-    ] = None,
-    facts: Annotated[
-        str | None,
-        typer.Option(help="File for the facts of the report, .json.", metavar="FILE", rich_help_panel=o.OUTPUT),
-    ] = None,
-    to: Annotated[
-        str,
-        typer.Option(
-            help=f"Format of standard output: {o.listed(STREAM_FORMATS)}.", metavar="FORMAT", rich_help_panel=o.OUTPUT
-        ),
-    ] = "csv",
-    force: o.Force = False,
-    id: o.Id = None,  # noqa: A002  the word of the domain
-    columns: o.Columns = None,
-    exclude: o.Exclude = None,
-    categorical: o.Categorical = None,
-    missing_value: o.MissingValue = None,
-    round: Annotated[  # noqa: A002  what it does
-        bool, typer.Option("--round", help="Filled whole numbers stay whole.", rich_help_panel=o.COLUMNS)
-    ] = False,
-    source: o.SourceColumn = None,
-    target: o.TargetColumn = None,
-    weight: o.WeightColumn = None,
-    unknown_ids: o.UnknownIds = "error",
-    method: o.Method = None,
-    alpha: o.Alpha = None,
-    beta: o.Beta = None,
-    objective: o.Objective = None,
-    steps: o.Steps = None,
-    rtol: o.Rtol = None,
-    max_steps: o.MaxSteps = None,
-    standardize: o.Standardize = None,
-    unreachable: o.Unreachable = None,
-    directed: o.Directed = None,
-    evaluate: Annotated[
-        bool,
-        typer.Option(
-            "--evaluate", help="Hide known cells first; the report shows the error.", rich_help_panel=o.FILLING
-        ),
-    ] = False,
-    memory: o.Memory = None,
-    cluster: o.Cluster = None,
-    work: o.Work = None,
-    seed: o.Seed = 0,
-    threads: o.Threads = None,
-    quiet: o.Quiet = False,
-    as_json: o.Json = False,
-    debug: o.Debug = False,
-) -> None:
-    """Fill the missing cells of a node file from an edge file.
+@dataclass(frozen=True)
+class Request:
+    """Everything that the user asks of `pcfi impute`, in groups."""
 
-    Known cells, other columns and the order of rows stay as they are.
+    files: o.FileOptions
+    output: o.OutputOptions
+    columns: o.ColumnOptions
+    filling: o.FillingOptions
+    estimation: o.EstimationOptions
+    budget: o.BudgetOptions
+    running: o.RunOptions
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of `pcfi.impute` that were given."""
+        return self.estimation.parameters(
+            method=self.filling.method, unreachable=self.filling.unreachable, directed=self.columns.directed
+        )
+
+
+@dataclass(frozen=True)
+class Completed:
+    """A finished imputation: the result, the files that were written, and what --json prints."""
+
+    result: Any
+    outputs: Outputs
+    as_json: dict[str, Any] | None
+
+
+def impute(
+    files: o.FileOptions,
+    output: o.OutputOptions,
+    columns: o.ColumnOptions,
+    filling: o.FillingOptions,
+    estimation: o.EstimationOptions,
+    budget: o.BudgetOptions,
+    running: o.RunOptions,
+) -> None:
+    """Fill the missing cells of a node table from the graph.
+
+    Known cells, other columns and the order of the rows stay unchanged.
 
     Example: pcfi impute nodes.parquet edges.parquet -o filled.parquet --report report.html
     """
-    to_stdout = STANDARD in (output, confidence, hops, intervals)
-    with session(quiet=quiet, as_json=as_json, debug=debug, threads=threads, data_out=to_stdout) as told:
-        if as_json and to_stdout:
-            raise ParameterError("--json prints to standard output, and so would the table: choose one of them")
-        outputs = Outputs(output, to, confidence, confidence_columns, hops, intervals, coverage, report, facts, force)
-        given = o.given_options(
-            seed,
-            method=method,
-            alpha=alpha,
-            beta=beta,
-            objective=objective,
-            solver=o.solver_of(steps, rtol, max_steps),
-            standardize=standardize,
-            unreachable=unreachable,
-            directed=directed,
-        )
-        wanted = Wanted(id, names(columns), names(exclude), names(categorical), tuple(missing_value or ()))
-        ends = EdgeColumns(source, target, weight, unknown_ids)
-        if memory is not None or cluster is not None or work is not None:
-            from pcfi.cli.outofcore import Budget, stream
-
-            budget = Budget(memory, cluster, work, {"--evaluate": evaluate, "--round": round, "--threads": threads})
-            stored = stream(told, (nodes, edges), wanted, ends, given, outputs, budget)
-            if as_json:
-                typer.echo(json.dumps(asdict(stored)))
-            told.show(_summary(stored, outputs))
-            return
-        formats = outputs.check(given)
-        loaded = load(told, (nodes, edges), wanted, ends, directed=bool(directed), rounds=round)
-        if all(column.missing.all() for column in loaded.table.columns):
-            raise FileError(f"{nodes} has no known value in any channel: there is nothing to fill from")
-        with told.stage("impute"):
-            result = pcfi.impute(loaded.table, loaded.graph, **given, progress=told.progress)
-        with told.stage("write"):
-            tables = tables_of(loaded, result, outputs)
-            ready = {what: fitting(table, formats[what], loaded) for what, table in tables.items()}
-            for what, table in ready.items():
-                write_table(table, outputs.tables()[what], formats[what], force=force)
-            outputs = outputs.written(ready)
-        tested = _evaluated(told, loaded, given, seed) if evaluate else None
-        gathered = (
-            _report(told, loaded, result, outputs, (nodes, edges), given, tested)
-            if report or facts or as_json
-            else None
-        )
-        if as_json and gathered is not None:
-            typer.echo(json.dumps({**json.loads(gathered.to_json()), "picture": None, "outputs": outputs.tables()}))
-        told.show(_summary(result, outputs))
+    with open_session(**vars(running), data_to_stdout=output.to_stdout) as session:
+        if running.as_json and output.to_stdout:
+            raise ParameterError("--json and the table would both go to standard output: write the table to a file")
+        request = Request(files, output, columns, filling, estimation, budget, running)
+        completed = _fill_on_disk(session, request) if budget.is_set else _fill_in_memory(session, request)
+        if completed.as_json is not None:
+            typer.echo(json.dumps(completed.as_json))
+        session.show(_summary(completed.result, completed.outputs))
 
 
-def _evaluated(told: Session, loaded: Loaded, given: dict[str, Any], seed: int) -> Any:
-    from pcfi.cli.evaluate import hide_and_fill
+def _fill_in_memory(session: Session, request: Request) -> Completed:
+    parameters, outputs = request.parameters(), request.output.outputs()
+    formats = outputs.check(parameters)
+    loaded = _load(session, request)
+    with session.stage("impute"):
+        result = pcfi.impute(loaded.table, loaded.graph, **parameters, progress=session.progress)
+    with session.stage("write"):
+        tables = tables_of(loaded, result, outputs)
+        tables = {what: fitting(table, formats[what], loaded) for what, table in tables.items()}
+        for what, table in tables.items():
+            write_table(table, outputs.tables()[what], formats[what], force=outputs.force)
+        outputs = outputs.written(tables)
+    evaluation = _evaluation(session, request, loaded) if request.filling.evaluate else None
+    if not (outputs.report or outputs.facts or request.running.as_json):
+        return Completed(result, outputs, None)
+    with session.stage("report"):
+        facts = _facts(session, request, loaded, result, evaluation)
+        _write_report(facts, outputs)
+    as_json = {**json.loads(facts.to_json()), "picture": None, "outputs": outputs.tables()}
+    return Completed(result, outputs, as_json if request.running.as_json else None)
+
+
+def _fill_on_disk(session: Session, request: Request) -> Completed:
+    from pcfi.cli.outofcore import Budget, stream
+
+    filling, outputs = request.filling, request.output.outputs()
+    others = {"--evaluate": filling.evaluate, "--round": filling.round, "--threads": request.running.threads}
+    result = stream(
+        session,
+        request.files.paths,
+        request.columns.node_columns(),
+        request.columns.edge_columns(),
+        request.parameters(),
+        outputs,
+        Budget(**vars(request.budget), others=others),
+    )
+    return Completed(result, outputs, asdict(result) if request.running.as_json else None)
+
+
+def _load(session: Session, request: Request) -> Loaded:
+    columns = request.columns
+    loaded = load(
+        session,
+        request.files.paths,
+        columns.node_columns(),
+        columns.edge_columns(),
+        directed=bool(columns.directed),
+        rounds=request.filling.round,
+    )
+    if all(column.missing.all() for column in loaded.table.columns):
+        raise FileError(f"{request.files.nodes} has no known value in any channel: there is nothing to fill from")
+    return loaded
+
+
+def _evaluation(session: Session, request: Request, loaded: Loaded) -> Any:
+    from pcfi.cli.evaluate import compare_methods
     from pcfi.report.evaluation_facts import evaluation_facts
 
     try:
-        return evaluation_facts(hide_and_fill(told, loaded, given, seed))
+        return evaluation_facts(compare_methods(session, loaded, request.parameters()))
     except FeatureError as error:
-        told.warn(f"--evaluate: {error}")
+        session.warn(f"--evaluate: {error}")
         return None
 
 
-def _report(
-    told: Session,
-    loaded: Loaded,
-    result: Any,
-    outputs: Outputs,
-    paths: tuple[str, str],
-    given: dict[str, Any],
-    tested: Any,
-) -> Any:
-    from pcfi.report.html_page import paint
-    from pcfi.report.imputation_facts import Circumstances, Filling, gather
+def _facts(session: Session, request: Request, loaded: Loaded, result: Any, evaluation: Any) -> Any:
+    from pcfi.report.imputation_facts import FilledChannels, RunDetails, collect_facts
 
-    with told.stage("report"):
-        files = {"nodes": paths[0], "edges": paths[1], "output": outputs.values}
-        around = Circumstances(
-            title=f"{paths[0]}, filled in" if paths[0] != STANDARD else "Filled in",
-            command=shlex.join(["pcfi", *sys.argv[1:]]),
-            parameters={**{name: o.DEFAULTS[name] for name in ("alpha", "beta", "solver", "unreachable")}, **given},
-            files=files,
-            stages=dict(told.stages),
-            warnings=tuple(told.warnings),
-            evaluation=tested,
-        )
-        places = loaded.places
-        filling = Filling(
-            loaded.names,
-            loaded.array(loaded.nodes.table),
-            loaded.array(result.values),
-            loaded.node_name,
-            [places[name] for name in loaded.names],
-            {one.name: (one.missing, places[one.name]) for one in loaded.table.columns if one.codes is not None},
-        )
-        gathered = gather(filling, result, loaded.graph, around)
-        if outputs.report:
-            write_text(paint(gathered), outputs.report, force=outputs.force)
-        if outputs.facts:
-            write_text(gathered.to_json(), outputs.facts, force=outputs.force)
-    return gathered
+    nodes, edges = request.files.paths
+    defaults = {name: o.DEFAULTS[name] for name in ("alpha", "beta", "solver", "unreachable")}
+    details = RunDetails(
+        title=f"{nodes}, filled" if nodes != STANDARD else "Filled table",
+        command=shlex.join(["pcfi", *sys.argv[1:]]),
+        parameters=defaults | request.parameters(),
+        files={"nodes": nodes, "edges": edges, "output": request.output.values},
+        stages=dict(session.stages),
+        warnings=tuple(session.warnings),
+        evaluation=evaluation,
+    )
+    places = loaded.places
+    channels = FilledChannels(
+        names=loaded.names,
+        before=loaded.array(loaded.nodes.table),
+        after=loaded.array(result.values),
+        node_name=loaded.node_name,
+        places=[places[name] for name in loaded.names],
+        categories={one.name: (one.missing, places[one.name]) for one in loaded.table.columns if one.codes is not None},
+    )
+    return collect_facts(channels, result, loaded.graph, details)
+
+
+def _write_report(facts: Any, outputs: Outputs) -> None:
+    from pcfi.report.html_page import render_page
+
+    if outputs.report:
+        write_text(render_page(facts), outputs.report, force=outputs.force)
+    if outputs.facts:
+        write_text(facts.to_json(), outputs.facts, force=outputs.force)
 
 
 def _summary(result: Any, outputs: Outputs) -> str:
@@ -225,15 +181,14 @@ def _summary(result: Any, outputs: Outputs) -> str:
         if result.alpha is None
         else f" (alpha={result.alpha:g}, beta={result.beta:.3g}, objective {result.objective})"
     )
-    lines = [
-        f"Filled {counted(result.n_missing, 'missing cell')} ({share:.1%}) by {result.method}{parameters}.",
-        result.status,
-    ]
-    written = [
-        path for path in (*outputs.tables().values(), outputs.report, outputs.facts) if path not in (None, STANDARD)
-    ]
-    kinds = [" (a folder of files)" if path is not None and Path(path).is_dir() else "" for path in written]
-    return "\n".join([*lines, *(f"Wrote {path}{kind}" for path, kind in zip(written, kinds, strict=True))])
+    paths = [path for path in (*outputs.tables().values(), outputs.report, outputs.facts) if path]
+    return "\n".join(
+        [
+            f"Filled {counted(result.n_missing, 'missing cell')} ({share:.1%}) by {result.method}{parameters}.",
+            result.status,
+            *(f"Wrote {path}{' (a folder)' if Path(path).is_dir() else ''}" for path in paths if path != STANDARD),
+        ]
+    )
 
 
-command: tuple[Any, dict[str, Any]] = impute, {"cls": GroupedCommand}
+command = grouped_command(impute)

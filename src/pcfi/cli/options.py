@@ -1,245 +1,263 @@
-"""Options that several commands share; what `pcfi.impute` leaves open stays open here, so that its defaults hold."""
+"""Options that several commands share, as frozen values; None is an option that was not given."""
 
+from dataclasses import dataclass
+from functools import partial
 from inspect import signature
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 import pcfi
-from pcfi.cli.arguments import literal
+from pcfi.cli.arguments import argument, literal, names, option
+from pcfi.cli.loading import EdgeColumns
+from pcfi.cli.outputs import Outputs
 from pcfi.errors import ParameterError
+from pcfi.files.formats import STANDARD, STREAM_FORMATS
+from pcfi.files.node_files import Wanted
 from pcfi.settings import METHODS, UNREACHABLE_POLICIES
 
 DEFAULTS = {name: parameter.default for name, parameter in signature(pcfi.impute).parameters.items()}
-COLUMNS, FILLING, OUTPUT, RUNNING = "Columns", "Filling", "Output", "Running"
+
+column_option = partial(option, "Columns")
+filling_option = partial(option, "Filling")
+output_option = partial(option, "Output")
+running_option = partial(option, "Running")
 
 
-def _default(name: str) -> str:
-    return f" Default: {DEFAULTS[name]}."
+@dataclass(frozen=True)
+class FileOptions:
+    """The two files that a command reads."""
+
+    nodes: str = argument(
+        "NODES",
+        "Table with one row per node: .parquet, .csv, .tsv (also .gz, .zst), .feather, .arrow, .npy, .npz or .h5ad; - "
+        "reads standard input.",
+    )
+    edges: str = argument(
+        "EDGES",
+        "Table with one row per edge, in one of these formats, or a sparse matrix as .npz or .mtx; an .h5ad file "
+        "provides its connectivities.",
+    )
+
+    @property
+    def paths(self) -> tuple[str, str]:
+        """Both paths."""
+        return self.nodes, self.edges
 
 
-def listed(names: Any) -> str:
-    """Names as the help shows them."""
-    return ", ".join(names)
+@dataclass(frozen=True)
+class ColumnOptions:
+    """Which columns of the two tables hold what."""
 
-
-NodesFile = Annotated[
-    str,
-    typer.Argument(
-        metavar="NODES",
-        help="Node file: .parquet, .csv, .tsv (also .gz, .zst), .feather, .arrow, .npy, .npz, .h5ad; - is stdin.",
-        show_default=False,
-    ),
-]
-EdgesFile = Annotated[
-    str,
-    typer.Argument(
-        metavar="EDGES",
-        help="Edge file: the same formats; also a sparse .npz, .mtx; an .h5ad gives its connectivities.",
-        show_default=False,
-    ),
-]
-Id = Annotated[
-    str | None,
-    typer.Option(
+    id: str | None = column_option(
         "--id",
-        help="Column of node ids. Default: named id, node or node_id; else the first of unique values named as in "
-        "customer_id, customerId; else the first of unique texts; else rows.",
-        metavar="COLUMN",
-        rich_help_panel=COLUMNS,
-    ),
-]
-Columns = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Channels, as in age,income; may be repeated. Default: all numbers.",
-        metavar="COLUMN,...",
-        rich_help_panel=COLUMNS,
-    ),
-]
-Exclude = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Columns of numbers that are no channels: labels, say.", metavar="COLUMN,...", rich_help_panel=COLUMNS
-    ),
-]
-Categorical = Annotated[
-    list[str] | None,
-    typer.Option(help="Columns of categories to fill as well.", metavar="COLUMN,...", rich_help_panel=COLUMNS),
-]
-MissingValue = Annotated[
-    list[str] | None,
-    typer.Option(
+        "COLUMN",
+        "Node column with the ids. Default: the column id, node or node_id; else the first column of unique values "
+        "with a name such as customer_id; else the first column of unique texts; else edges refer to row numbers.",
+    )
+    columns: list[str] | None = column_option(
+        "--columns", "COLUMN,...", "Numeric columns to fill, such as age,income; repeatable. Default: all of them."
+    )
+    exclude: list[str] | None = column_option(
+        "--exclude", "COLUMN,...", "Numeric columns to pass through unchanged, such as labels; repeatable."
+    )
+    categorical: list[str] | None = column_option(
+        "--categorical", "COLUMN,...", "Columns of categories to fill; repeatable."
+    )
+    missing_value: list[str] | None = column_option(
         "--missing-value",
-        help="Means missing, as null and NaN do: -999, say.",
-        metavar="VALUE",
-        rich_help_panel=COLUMNS,
-    ),
-]
-SourceColumn = Annotated[
-    str | None,
-    typer.Option(
-        "--source",
-        help="Edge column where an edge begins. Default: by its name.",
-        metavar="COLUMN",
-        rich_help_panel=COLUMNS,
-    ),
-]
-TargetColumn = Annotated[
-    str | None,
-    typer.Option(
-        "--target", help="Edge column where it ends. Default: by its name.", metavar="COLUMN", rich_help_panel=COLUMNS
-    ),
-]
-WeightColumn = Annotated[
-    str | None,
-    typer.Option(
-        "--weight",
-        help="Edge column of weights. Default: weight, if there is one.",
-        metavar="COLUMN",
-        rich_help_panel=COLUMNS,
-    ),
-]
-UnknownIds = Annotated[
-    str,
-    typer.Option(
+        "VALUE",
+        "Value that marks a missing cell, such as -999, besides null and NaN; repeatable.",
+    )
+    source: str | None = column_option(
+        "--source", "COLUMN", "Edge column with the start of each edge. Default: recognised by its name."
+    )
+    target: str | None = column_option(
+        "--target", "COLUMN", "Edge column with the end of each edge. Default: recognised by its name."
+    )
+    weight: str | None = column_option(
+        "--weight", "COLUMN", "Edge column with the weights. Default: the column weight, if any."
+    )
+    unknown_ids: str = column_option(
         "--unknown-ids",
-        help="An edge that names an unknown node: error or drop it.",
-        metavar="POLICY",
-        rich_help_panel=COLUMNS,
-    ),
-]
-Method = Annotated[
-    str | None,
-    typer.Option(help=f"One of {listed(METHODS)}, auto.{_default('method')}", metavar="NAME", rich_help_panel=FILLING),
-]
-Alpha = Annotated[
-    str | None,
-    typer.Option(
-        help=f"Confidence falls by this factor with every hop.{_default('alpha')}",
-        metavar="NUMBER",
-        rich_help_panel=FILLING,
-    ),
-]
-Beta = Annotated[
-    str | None,
-    typer.Option(
-        help=f"How strongly channels share with each other.{_default('beta')}",
-        metavar="NUMBER",
-        rich_help_panel=FILLING,
-    ),
-]
-Objective = Annotated[
-    str | None,
-    typer.Option(
-        help="What the result is for: values or representation.",
-        hidden="objective" not in DEFAULTS,
-        metavar="NAME",
-        rich_help_panel=FILLING,
-    ),
-]
-Steps = Annotated[
-    int | None,
-    typer.Option(
-        help="Diffuse for so many steps, as the paper does. Default: until settled.",
-        metavar="NUMBER",
-        rich_help_panel=FILLING,
-    ),
-]
-Rtol = Annotated[
-    float | None,
-    typer.Option(
-        help="Settled: a further step would move no cell by more than this part of its channel's range. "
+        "POLICY",
+        "What to do with an edge that names an unknown node: error, or drop the edge.",
+        default="error",
+    )
+    directed: bool | None = column_option("--directed", None, "Let values flow only along the direction of the edges.")
+
+    def node_columns(self) -> Wanted:
+        """The choices for the node file."""
+        return Wanted(
+            self.id,
+            names(self.columns),
+            names(self.exclude),
+            names(self.categorical),
+            tuple(self.missing_value or ()),
+        )
+
+    def edge_columns(self) -> EdgeColumns:
+        """The choices for the edge file."""
+        return EdgeColumns(self.source, self.target, self.weight, self.unknown_ids)
+
+
+@dataclass(frozen=True)
+class FillingOptions:
+    """How `pcfi impute` fills missing cells, besides the parameters of the estimate."""
+
+    method: str | None = filling_option(
+        "--method", "NAME", f"One of {', '.join(METHODS)}, auto. Default: {DEFAULTS['method']}."
+    )
+    unreachable: str | None = filling_option(
+        "--unreachable",
+        "POLICY",
+        f"Value of a cell that no known value can reach: {', '.join(UNREACHABLE_POLICIES)}. Default: "
+        f"{DEFAULTS['unreachable']}.",
+    )
+    round: bool = column_option("--round", None, "Round filled cells of integer columns.", default=False)
+    evaluate: bool = filling_option(
+        "--evaluate", None, "Measure the error on hidden known cells, and show it in the report.", default=False
+    )
+
+
+@dataclass(frozen=True)
+class EstimationOptions:
+    """Parameters of the estimate."""
+
+    alpha: str | None = filling_option(
+        "--alpha",
+        "NUMBER",
+        f"Factor by which confidence falls with every hop, between 0 and 1. Default: {DEFAULTS['alpha']}.",
+    )
+    beta: str | None = filling_option(
+        "--beta", "NUMBER", f"How strongly the channels of a node influence each other. Default: {DEFAULTS['beta']}."
+    )
+    objective: str | None = filling_option(
+        "--objective",
+        "NAME",
+        "values for accurate numbers, or representation for the paper's input to a neural network. Default: values, "
+        "but representation if --alpha and --beta are numbers.",
+    )
+    steps: int | None = filling_option(
+        "--steps", "NUMBER", "Diffuse for this many steps, as in the paper. Default: until values settle."
+    )
+    rtol: float | None = filling_option(
+        "--rtol",
+        "NUMBER",
+        "Values have settled when another step would move none by more than this share of its channel's range. "
         f"Default: {DEFAULTS['solver'].rtol:g}.",
-        metavar="NUMBER",
-        rich_help_panel=FILLING,
-    ),
-]
-MaxSteps = Annotated[
-    int | None,
-    typer.Option(
-        help=f"Give up settling after so many steps. Default: {DEFAULTS['solver'].max_steps}.",
-        metavar="NUMBER",
-        rich_help_panel=FILLING,
-    ),
-]
-Standardize = Annotated[
-    bool | None,
-    typer.Option(help="Share in units of the channels' standard deviations.", rich_help_panel=FILLING),
-]
-Unreachable = Annotated[
-    str | None,
-    typer.Option(
-        help=f"What a cell gets that no source can reach: {listed(UNREACHABLE_POLICIES)}.{_default('unreachable')}",
-        metavar="POLICY",
-        rich_help_panel=FILLING,
-    ),
-]
-Directed = Annotated[
-    bool | None,
-    typer.Option("--directed", help="Values flow only along the direction of the edges.", rich_help_panel=FILLING),
-]
-Memory = Annotated[
-    str | None,
-    typer.Option(
-        help="Work within a budget of memory, such as 4GB, on files of any size; a run that was stopped goes on. "
-        "Nodes: .parquet, .npy, .zarr. Does not tune.",
-        metavar="SIZE",
-        rich_help_panel=RUNNING,
-    ),
-]
-Cluster = Annotated[
-    str | None,
-    typer.Option(
-        help="The same on the workers of a Dask scheduler, such as tcp://host:8786; the budget is that of a worker.",
-        metavar="ADDRESS",
-        rich_help_panel=RUNNING,
-    ),
-]
-Work = Annotated[
-    str | None,
-    typer.Option(
-        help="Folder for what is finished, with --memory or --cluster. Default: beside the output.",
-        metavar="FOLDER",
-        rich_help_panel=RUNNING,
-    ),
-]
-Seed = Annotated[
-    int, typer.Option(help="Seed of everything that is drawn at random.", metavar="NUMBER", rich_help_panel=RUNNING)
-]
-Threads = Annotated[
-    int | None,
-    typer.Option(
-        help="Threads to use. Default: all cores.", show_default=False, metavar="NUMBER", rich_help_panel=RUNNING
-    ),
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but warnings.", rich_help_panel=RUNNING)]
-Json = Annotated[bool, typer.Option("--json", help="Print facts for machines, as JSON.", rich_help_panel=RUNNING)]
-Debug = Annotated[bool, typer.Option("--debug", help="Show where an error comes from.", rich_help_panel=RUNNING)]
-Force = Annotated[bool, typer.Option("--force", "-f", help="Overwrite existing files.", rich_help_panel=OUTPUT)]
+    )
+    max_steps: int | None = filling_option(
+        "--max-steps",
+        "NUMBER",
+        f"Stop after this many steps, settled or not. Default: {DEFAULTS['solver'].max_steps}.",
+    )
+    standardize: bool | None = filling_option(
+        "--standardize/--no-standardize",
+        None,
+        "Divide each channel by its standard deviation before channels influence each other.",
+    )
+    seed: int = running_option(
+        "--seed", "NUMBER", "Seed of the random numbers; equal seeds give equal results.", default=0
+    )
+
+    def solver(self) -> Any:
+        """The solver that the options describe; None if they describe none."""
+        settling = {name: value for name in ("rtol", "max_steps") if (value := getattr(self, name)) is not None}
+        if self.steps is None:
+            return pcfi.UntilSettled(**settling) if settling else None
+        if settling:
+            raise ParameterError("--steps fixes the number of steps: leave out --rtol and --max-steps")
+        return pcfi.FixedSteps(self.steps)
+
+    def parameters(self, **others: Any) -> dict[str, Any]:
+        """The parameters of `pcfi.impute` that were given, and `others` unless they are None."""
+        given = {
+            "alpha": None if self.alpha is None else literal(self.alpha),
+            "beta": None if self.beta is None else literal(self.beta),
+            "objective": self.objective,
+            "solver": self.solver(),
+            "standardize": self.standardize,
+            "random_state": self.seed,
+            **others,
+        }
+        return {name: value for name, value in given.items() if value is not None}
 
 
-def solver_of(steps: int | None, rtol: float | None, max_steps: int | None) -> Any:
-    """The solver that the options ask for; None if they ask for none."""
-    if steps is not None and (rtol is not None or max_steps is not None):
-        raise ParameterError("--steps fixes the number of steps: it does not go together with --rtol or --max-steps")
-    if steps is not None:
-        return pcfi.FixedSteps(steps)
-    if rtol is None and max_steps is None:
-        return None
-    usual = DEFAULTS["solver"]
-    return pcfi.UntilSettled(usual.rtol if rtol is None else rtol, usual.max_steps if max_steps is None else max_steps)
+@dataclass(frozen=True)
+class OutputOptions:
+    """What `pcfi impute` writes."""
+
+    values: str = output_option("--output -o", "FILE", "File for the filled table; - is standard output.", default=...)
+    stream_format: str = output_option(
+        "--to", "FORMAT", f"Format of standard output: {', '.join(STREAM_FORMATS)}.", default="csv"
+    )
+    confidence: str | None = output_option("--confidence", "FILE", "File for the confidence of every cell.")
+    confidence_columns: bool = output_option(
+        "--confidence-columns", None, "Add the confidence as columns of the filled table.", default=False
+    )
+    hops: str | None = output_option(
+        "--hops", "FILE", "File for the number of hops from every cell to the nearest known one."
+    )
+    intervals: str | None = output_option(
+        "--intervals",
+        "FILE",
+        "File for the interval and the expected error of every cell: columns age_low, age_high, age_error.",
+    )
+    coverage: float = output_option(
+        "--coverage", "NUMBER", "Probability that an interval holds the true value.", default=0.9
+    )
+    report: str | None = output_option("--report", "FILE", "File for a report to read in a browser, .html.")
+    facts: str | None = output_option(
+        "--facts", "FILE", "File for the numbers of the report, .json; pcfi report renders it again."
+    )
+    force: bool = output_option("--force -f", None, "Overwrite existing files.", default=False)
+
+    def outputs(self) -> Outputs:
+        """The files to write."""
+        return Outputs(**vars(self))
+
+    @property
+    def to_stdout(self) -> bool:
+        """Whether a table goes to standard output."""
+        return STANDARD in (self.values, self.confidence, self.hops, self.intervals)
 
 
-def given_options(seed: int | None = None, **options: Any) -> dict[str, Any]:
-    """What was given, as parameters of `pcfi.impute`; what was not keeps its default there."""
-    for name in ("alpha", "beta"):
-        if options.get(name) is not None:
-            options[name] = literal(options[name])
-    if "random_state" in DEFAULTS and seed is not None:
-        options["random_state"] = seed
-    given = {name: value for name, value in options.items() if value is not None}
-    strange = sorted(set(given) - set(DEFAULTS))
-    if strange:
-        raise ParameterError(f"--{strange[0].replace('_', '-')} is not known to this version of pcfi.impute")
-    return given
+@dataclass(frozen=True)
+class BudgetOptions:
+    """How to fill files that are larger than memory."""
+
+    memory: str | None = running_option(
+        "--memory",
+        "SIZE",
+        "Fill files of any size within this much memory, such as 4GB; after an interruption, the same command "
+        "continues. Nodes: .parquet, .npy or .zarr. Alpha and beta are not tuned.",
+    )
+    cluster: str | None = running_option(
+        "--cluster",
+        "ADDRESS",
+        "Fill files of any size on the workers of this Dask scheduler, such as tcp://host:8786; --memory is then the "
+        "budget of each worker.",
+    )
+    work: str | None = running_option(
+        "--work", "FOLDER", "Folder for intermediate results of --memory or --cluster. Default: beside the output."
+    )
+
+    @property
+    def is_set(self) -> bool:
+        """Whether the files are filled larger than memory."""
+        return any(value is not None for value in vars(self).values())
+
+
+@dataclass(frozen=True)
+class MessageOptions:
+    """What a command prints."""
+
+    quiet: bool = running_option("--quiet -q", None, "Print only warnings and errors.", default=False)
+    debug: bool = running_option("--debug", None, "Show the full traceback of an error.", default=False)
+
+
+@dataclass(frozen=True)
+class RunOptions(MessageOptions):
+    """How a command runs, and what it prints."""
+
+    threads: int | None = running_option("--threads", "NUMBER", "Number of threads. Default: all cores.")
+    as_json: bool = running_option("--json", None, "Print the results as JSON.", default=False)

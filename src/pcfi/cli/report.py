@@ -1,57 +1,52 @@
-"""`pcfi report`: a saved facts file -> the report."""
+"""`pcfi report`: a facts file -> the report."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from pcfi.cli import options as o
-from pcfi.cli.arguments import GroupedCommand
-from pcfi.cli.session import session
+from pcfi.cli.arguments import argument, grouped_command
+from pcfi.cli.session import open_session
 from pcfi.errors import FileError
+from pcfi.files.formats import STANDARD
 from pcfi.files.writing import check_output, write_text
 
 
-def report(
-    facts: Annotated[
-        Path, typer.Argument(metavar="FACTS", help="A file that pcfi impute --facts wrote.", show_default=False)
-    ],
-    output: Annotated[
-        str,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Where the report goes; - is standard output.",
-            rich_help_panel=o.OUTPUT,
-        ),
-    ] = "report.html",
-    force: o.Force = False,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,
-) -> None:
-    """Paint the report of a saved facts file again."""
-    with session(quiet=quiet, debug=debug, data_out=output == "-") as told:
-        check_output(output, force=force)
-        from pcfi.report.html_page import paint
+@dataclass(frozen=True)
+class ReportOptions:
+    """What `pcfi report` reads and writes."""
 
-        write_text(paint(_read(facts)), output, force=force)
-        if output != "-":
-            told.show(f"Wrote {output}")
+    facts: Path = argument("FACTS", "A file written by pcfi impute --facts.")
+    output: str = o.output_option(
+        "--output -o", "FILE", "File for the report; - is standard output.", default="report.html"
+    )
+    force: bool = o.output_option("--force -f", None, "Overwrite existing files.", default=False)
+
+
+def report(options: ReportOptions, messages: o.MessageOptions) -> None:
+    """Re-render a report from saved facts, without filling anything again."""
+    output = options.output
+    with open_session(**vars(messages), data_to_stdout=output == STANDARD) as session:
+        check_output(output, force=options.force)
+        from pcfi.report.html_page import render_page
+
+        write_text(render_page(_read(options.facts)), output, force=options.force)
+        if output != STANDARD:
+            session.show(f"Wrote {output}")
 
 
 def _read(path: Path) -> Any:
-    """The facts of a file; errors name it."""
+    """Read a facts file; errors name it."""
     from pcfi.report.facts import Facts
 
     try:
         return Facts.from_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise FileError(f"{path} does not exist: name a file that pcfi impute --facts wrote") from None
+        raise FileError(f"{path} does not exist: name a file written by pcfi impute --facts") from None
     except UnicodeDecodeError:
-        raise FileError(f"{path} is no text: name a file that pcfi impute --facts wrote") from None
+        raise FileError(f"{path} is not a text file: name a file written by pcfi impute --facts") from None
     except FileError as error:
         raise FileError(f"{path}: {error}") from None
 
 
-command: tuple[Any, dict[str, Any]] = report, {"cls": GroupedCommand}
+command = grouped_command(report)

@@ -1,4 +1,4 @@
-"""What a job will take, for `pcfi info`: in memory, and within a budget of memory."""
+"""Memory, disk and time that filling takes, for `pcfi info`: in memory, and larger than memory."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -11,29 +11,29 @@ from pcfi.errors import PcfiError
 from pcfi.files.node_files import Wanted
 from pcfi.files.sizes import size_of
 
-SHARE_OF_AVAILABLE = 0.8  # that a job may take without worry
-TABLE_COPIES = 3  # of a table that is read, mapped and filled
-EDGE_BYTES = 60  # of an edge on its way from a table to a graph
+MAX_SHARE_OF_AVAILABLE = 0.8  # of the available memory; above, --memory is advised
+TABLE_COPIES = 3  # a table is read, mapped and filled
+EDGE_BYTES = 60  # peak memory per edge while a table becomes a graph
 
 
 @dataclass(frozen=True)
-class Job:
-    """What filling will take.
+class Requirements:
+    """What filling takes; the names of the fields are keys of the JSON of `pcfi info`.
 
     Attributes
     ----------
     in_memory : int
-        Bytes that `pcfi impute` still needs without a budget.
+        Bytes that `pcfi impute` needs without --memory, besides the tables.
     available : int
-        Bytes of memory that are there; 0 if nobody says.
+        Bytes of available memory; 0 if unknown.
     least : int
-        Bytes that --memory must grant at least.
+        Smallest budget for --memory, in bytes.
     graph, disk : int
-        Bytes of the mapped graph, and of all that is on disk with --memory, the graph and the result included.
+        Bytes of the mapped graph, and of everything on disk with --memory, including graph and result.
     seconds : float
-        Rough time to fill, on two cores.
+        Approximate time to fill, on two cores.
     advised : bool
-        Whether --memory is.
+        Whether --memory is advised.
     """
 
     in_memory: int
@@ -45,37 +45,37 @@ class Job:
     advised: bool
 
     def rows(self) -> dict[str, str]:
-        """What a table of facts says about it."""
+        """Rows of the table that `pcfi info` prints."""
         from pcfi.outofcore.sizing import in_words
 
         words = "advised" if self.advised else "not needed"
         return {
             "time": f"about {in_words(self.seconds)} to fill, on two cores",
-            "--memory": f"{words}; from {size_of(self.least)} on, besides {size_of(self.graph)} for the mapped graph, "
-            f"and {size_of(self.disk)} of disk",
+            "--memory": f"{words}; at least {size_of(self.least)}, plus {size_of(self.graph)} for the mapped graph and "
+            f"{size_of(self.disk)} of disk",
         }
 
     def remarks(self) -> list[str]:
-        """What to do if memory is short."""
+        """Advice if memory is short."""
         if not self.advised:
             return []
-        asked = ceil(1.2 * self.least / 1e9)
-        if asked * 1e9 > self.available:
-            return [f"This takes a machine with more memory: --memory {asked}GB, and the mapped graph besides."]
-        return [f"Filling this at once would take about {size_of(self.in_memory)} of memory: use --memory {asked}GB."]
+        budget = ceil(1.2 * self.least / 1e9)
+        if budget * 1e9 > self.available:
+            return [f"Use a machine with more memory: --memory {budget}GB, plus the mapped graph."]
+        return [f"Filling this in memory takes about {size_of(self.in_memory)}: use --memory {budget}GB."]
 
 
 @dataclass(frozen=True)
-class Outline:
-    """What the heads of files say that are larger than memory."""
+class FileSizes:
+    """Sizes of files that are larger than memory, from their metadata; the fields are the keys of the JSON."""
 
     n_nodes: int
     n_edges: int
     n_channels: int
-    job: Job
+    job: Requirements
 
 
-def job_of(
+def requirements(
     shape: tuple[int, int],
     n_edges: int,
     in_memory: int,
@@ -84,29 +84,29 @@ def job_of(
     dtype: Any = float,
     weighted: bool = False,
     directed: bool = False,
-) -> Job:
-    """What a job of this size will take, by the cost model of `pcfi.scale`."""
+) -> Requirements:
+    """Estimate what filling takes, by the cost model of `pcfi.scale`."""
     from pcfi.memory import available
     from pcfi.outofcore import estimate
 
     kind = {"n_patterns": n_patterns, "dtype": dtype, "weighted": weighted, "directed": directed}
-    said = estimate(shape[0], n_edges, shape[1], **kind)
+    cost = estimate(shape[0], n_edges, shape[1], **kind)
     there = available() or 0
-    return Job(
+    return Requirements(
         in_memory=in_memory,
         available=there,
-        least=said.memory,
-        graph=said.graph,
-        disk=said.graph + said.work + said.result,
-        seconds=said.build_seconds + said.seconds,
-        advised=bool(there) and in_memory > SHARE_OF_AVAILABLE * there,
+        least=cost.memory,
+        graph=cost.graph,
+        disk=cost.graph + cost.work + cost.result,
+        seconds=cost.build_seconds + cost.seconds,
+        advised=bool(there) and in_memory > MAX_SHARE_OF_AVAILABLE * there,
     )
 
 
-def outline(
-    told: Session, paths: tuple[str, str], wanted: Wanted, ends: EdgeColumns, *, directed: bool
-) -> Outline | None:
-    """What the heads of the files say if they are larger than memory; None if they can be read as a whole."""
+def read_sizes(
+    session: Session, paths: tuple[str, str], wanted: Wanted, ends: EdgeColumns, *, directed: bool
+) -> FileSizes | None:
+    """Read the metadata of files that are larger than memory; None if they fit."""
     from pcfi.memory import available
     from pcfi.outofcore.feature_stores import open_features
 
@@ -116,18 +116,18 @@ def outline(
     try:
         store, n_edges = open_features(paths[0], "the node file"), count_edges(paths[1])
     except (PcfiError, OSError, ValueError):
-        return None  # whoever reads the file says what is wrong with it
+        return None  # reading the file gives a better error
     if bytes_in_memory(store.shape, n_edges, store.dtype.itemsize) <= there:
         return None
-    heads = read_metadata(told, paths, wanted, ends, there // 8)
+    heads = read_metadata(session, paths, wanted, ends, there // 8)
     needed = bytes_in_memory(heads.shape, n_edges, heads.dtype.itemsize)
     weighted = heads.ends.get("weight") is not None
-    job = job_of(heads.shape, n_edges, needed, dtype=heads.dtype, weighted=weighted, directed=directed)
-    return Outline(heads.shape[0], n_edges, heads.shape[1], job)
+    job = requirements(heads.shape, n_edges, needed, dtype=heads.dtype, weighted=weighted, directed=directed)
+    return FileSizes(heads.shape[0], n_edges, heads.shape[1], job)
 
 
 def bytes_in_memory(shape: tuple[int, int], n_edges: int, itemsize: int) -> int:
-    """Bytes that reading the files and filling them takes without a budget, roughly."""
+    """Approximate bytes to read the files and fill them in memory."""
     from pcfi._kernels.vectors import ROW_BYTES
     from pcfi.stages.diffusion.block_solver import BLOCKS_TO_SETTLE
 

@@ -1,4 +1,4 @@
-"""One run of a command: what it says and where, how long its stages take, its warnings, and how it ends."""
+"""One run of a command: where its messages go, how long its stages take, its warnings, and how it ends."""
 
 import os
 import signal
@@ -15,91 +15,98 @@ import typer
 from pcfi.cli.arguments import plain_errors
 from pcfi.errors import ParameterError
 
-TERMINATED = 143
-WORTH_A_LINE = 0.5  # seconds
-WIDE = 400  # characters
+TERMINATED = 143  # exit code after SIGTERM
+MIN_SECONDS_TO_REPORT = 0.5  # shorter stages get no line
+FILE_WIDTH = 400  # characters of a line in a file or a pipe, which has no edge
+STAGES_WITH_BARS = ("impute", "evaluate")  # stages that draw progress bars themselves
 
 
 class Session:
-    """What a command says: results on stdout, progress and warnings on stderr."""
+    """Messages of a command: results go to stdout, progress and warnings to stderr.
 
-    def __init__(self, *, quiet: bool, to_stderr: bool, answers: bool) -> None:
+    Attributes
+    ----------
+    quiet : bool
+        Whether to print only warnings and answers.
+    stages : dict
+        Seconds of every finished stage.
+    warnings : list of str
+    """
+
+    def __init__(self, *, quiet: bool, as_json: bool, data_to_stdout: bool) -> None:
         from rich.console import Console
 
-        self.quiet = quiet
-        self.answers = answers
+        self.quiet = quiet or as_json
         self.stages: dict[str, float] = {}
         self.warnings: list[str] = []
         self.console = Console(stderr=True, highlight=False)
-        self.output = self.console if to_stderr else Console(highlight=False)
+        self.output = self.console if data_to_stdout else Console(highlight=False)
+        self._answers = not as_json
         if not self.output.is_terminal:
-            self.output.width = WIDE  # a file has no edge
+            self.output.width = FILE_WIDTH
 
     @property
     def progress(self) -> bool:
-        """Whether bars can be drawn."""
+        """Whether to draw progress bars."""
         return bool(self.console.is_terminal) and not self.quiet
 
     def say(self, text: str) -> None:
-        """A line about what is going on."""
+        """Print a status line, unless the session is quiet."""
         if not self.quiet:
             self.console.print(text, markup=False, soft_wrap=True)
 
     def show(self, result: Any) -> None:
-        """A result: a text or something that rich can draw."""
+        """Print a text or a rich object that sums up the result, unless the session is quiet."""
         if not self.quiet:
             self.output.print(result, markup=False, soft_wrap=isinstance(result, str))
 
     def answer(self, result: Any) -> None:
-        """What was asked for: shown by a quiet session, too, but not by one that says it in JSON."""
-        if self.answers:
+        """Print the output that the command exists for, also with --quiet, but not with --json."""
+        if self._answers:
             self.output.print(result, markup=False, soft_wrap=isinstance(result, str))
 
-    def fits(self, drawn: Any) -> bool:
-        """Whether something that rich can draw fits the width of the screen."""
-        return self.output.measure(drawn).maximum <= self.output.width
+    def fits(self, renderable: Any) -> bool:
+        """Whether a rich object is no wider than the terminal."""
+        return self.output.measure(renderable).maximum <= self.output.width
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Take the time of a stage; show its name meanwhile on a terminal, and afterwards if it took long."""
+        """Time a stage; show its name meanwhile on a terminal, and its time afterwards if it was long."""
         start = time.perf_counter()
-        if self.progress and name not in OWN_BARS:
+        if self.progress and name not in STAGES_WITH_BARS:
             with self.console.status(name):
                 yield
         else:
             yield
         self.stages[name] = time.perf_counter() - start
-        if self.stages[name] >= WORTH_A_LINE:
+        if self.stages[name] >= MIN_SECONDS_TO_REPORT:
             self.say(f"{name}: {self.stages[name]:.1f} s")
 
     def warn(self, message: Any, *_: Any, **__: Any) -> None:
-        """Say a warning in one line, once."""
+        """Print a warning in one line, once."""
         text = " ".join(str(message).split())
         if text not in self.warnings:
             self.warnings.append(text)
             typer.echo(f"pcfi: warning: {text}", err=True)
 
 
-OWN_BARS = ("impute", "evaluate")  # stages that draw progress bars of their own
-
-
 @contextmanager
-def session(
+def open_session(
     *,
     quiet: bool = False,
     as_json: bool = False,
     debug: bool = False,
     threads: int | None = None,
-    data_out: bool = False,
+    data_to_stdout: bool = False,
 ) -> Iterator[Session]:
-    """A run: threads set, warnings and errors as single lines, a termination that cleans up."""
+    """Run a command: threads set, warnings and errors as single lines, cleanup on termination."""
     with plain_errors(debug=debug), _terminable(), warnings.catch_warnings():
         _use_threads(threads)
-        current = Session(quiet=quiet or as_json, to_stderr=data_out, answers=not as_json)
+        session = Session(quiet=quiet, as_json=as_json, data_to_stdout=data_to_stdout)
         warnings.simplefilter("default")
-        warnings.showwarning = current.warn
+        warnings.showwarning = session.warn
         try:
-            yield current
+            yield session
         except BrokenPipeError:
             # Python would complain again when it closes stdout
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -108,7 +115,7 @@ def session(
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """A polite kill unwinds the stack, so that no temporary file is left."""
+    """Unwind the stack on SIGTERM, so that no temporary file is left."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

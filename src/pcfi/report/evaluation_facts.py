@@ -1,4 +1,4 @@
-"""What an evaluation found -> facts of a report."""
+"""An evaluation -> facts of a report."""
 
 from collections.abc import Mapping
 
@@ -16,31 +16,38 @@ UNITS = {
 }
 
 
-def evaluation_facts(found: Evaluation) -> EvaluationFacts:
-    """The facts of an evaluation by hiding known cells."""
+def evaluation_facts(evaluation: Evaluation) -> EvaluationFacts:
+    """Facts of an evaluation on hidden known cells."""
     methods = tuple(
         MethodError(
             one.method,
             one.scores["rmse"],
             one.scores["mae"],
             one.seconds,
-            tuple(ErrorAtHops(_hops(at.hops), at.cells, at.rmse) for at in found.by_hops if at.method == one.method),
+            tuple(
+                ErrorAtHops(_hops(at.hops), at.cells, at.rmse) for at in evaluation.by_hops if at.method == one.method
+            ),
             one.scores.get("accuracy"),
         )
-        for one in found.methods
+        for one in evaluation.methods
     )
-    how = f"{counted(found.n_folds, 'fold')}, in the way cells are missing"
-    return EvaluationFacts(found.n_hidden, how, UNITS[found.unit], methods, found.reliability, found.n_categories)
+    how = f"{counted(evaluation.n_folds, 'fold')}, hidden in the pattern of the missing cells"
+    return EvaluationFacts(
+        evaluation.n_hidden, how, UNITS[evaluation.unit], methods, evaluation.reliability, evaluation.n_categories
+    )
 
 
 def _hops(hops: int) -> int | None:
     return None if hops < 0 else hops
 
 
-def judged(
+def method_errors(
     errors: Mapping[str, Array], seconds: Mapping[str, float], removed: Array, hops: Hops
 ) -> tuple[MethodError, ...]:
-    """The error of each method where the truth is known: `errors` of all cells, of which the `removed` ones count."""
+    """Errors of each method on the `removed` cells, whose true values are known.
+
+    `errors` holds filled minus true values of all cells, by method.
+    """
     codes = np.minimum(hops.codes, hops.n_levels + 1)[:, hops.patterns][removed]
     counts = np.bincount(codes)
 

@@ -1,4 +1,4 @@
-"""What a report says, as data: gathered once, kept as JSON, painted as often as one likes."""
+"""The content of a report as data: collected once, saved as JSON, rendered any number of times."""
 
 import json
 import math
@@ -9,14 +9,14 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from pcfi.errors import FileError
 from pcfi.evaluation.reliability import Reliability
 
-LAYOUT = 2  # of the JSON file; another number is another layout
+LAYOUT = 2  # version of the JSON file
 
 Built = TypeVar("Built")
 
 
 @dataclass(frozen=True)
 class GraphFacts:
-    """The graph."""
+    """Size and connectedness of the graph."""
 
     n_nodes: int
     n_edges: int
@@ -29,7 +29,7 @@ class GraphFacts:
 
 @dataclass(frozen=True)
 class Histogram:
-    """Counts between edges, of the known and of the filled cells of a channel."""
+    """Counts of the known and of the filled cells of a channel between bin edges."""
 
     edges: tuple[float, ...]
     known: tuple[int, ...]
@@ -38,7 +38,7 @@ class Histogram:
 
 @dataclass(frozen=True)
 class ChannelFacts:
-    """One channel, before and after. A mean is None where there is no cell to take it of."""
+    """One channel before and after; a mean over no cells is None."""
 
     name: str
     n_known: int
@@ -56,9 +56,9 @@ class ChannelFacts:
 
 @dataclass(frozen=True)
 class HopFacts:
-    """Missing cells at a number of hops, or at that or more.
+    """Number of missing cells at `hops`, or more if `or_more`.
 
-    None hops is unreachable, None confidence a method that has none.
+    `hops` is None for unreachable cells, `confidence` is None for methods without one.
     """
 
     hops: int | None
@@ -68,13 +68,13 @@ class HopFacts:
 
     @property
     def words(self) -> str:
-        """The hops in words."""
+        """Label of a chart or a table."""
         return "unreachable" if self.hops is None else f"{self.hops}{' or more' if self.or_more else ''}"
 
 
 @dataclass(frozen=True)
 class Convergence:
-    """How the solver did."""
+    """How the solver ended; `wanted` is its tolerance."""
 
     status: str
     converged: bool
@@ -85,7 +85,7 @@ class Convergence:
 
 @dataclass(frozen=True)
 class ErrorAtHops:
-    """Error of a method on hidden cells that are so many hops from a source; None hops is unreachable."""
+    """Error of a method on hidden cells at `hops` from a source; None is unreachable."""
 
     hops: int | None
     n_cells: int
@@ -94,7 +94,7 @@ class ErrorAtHops:
 
 @dataclass(frozen=True)
 class MethodError:
-    """Error of a method on hidden cells, and the share of hidden categories that it found (None: there are none)."""
+    """Error of a method on hidden cells; `accuracy` is its share of correct categories, None without categories."""
 
     method: str
     rmse: float
@@ -106,7 +106,7 @@ class MethodError:
 
 @dataclass(frozen=True)
 class EvaluationFacts:
-    """What hiding known cells showed; `n_categories` of them hold a category."""
+    """Errors of the methods on hidden known cells; `n_categories` of them hold a category."""
 
     n_hidden: int
     how: str
@@ -117,8 +117,8 @@ class EvaluationFacts:
 
 
 @dataclass(frozen=True)
-class Dot:
-    """A node of the picture: where, how confident on average (None: all cells known), and its name."""
+class DrawnNode:
+    """A node of the drawing: position, mean confidence of its filled cells (None: all cells known), and name."""
 
     x: float
     y: float
@@ -127,17 +127,17 @@ class Dot:
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A part of the graph, laid out; edges name dots by position."""
+class GraphDrawing:
+    """A laid out part of the graph; edges are pairs of positions in `dots`."""
 
     n_nodes: int
-    dots: tuple[Dot, ...]
+    dots: tuple[DrawnNode, ...]
     edges: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
 class Facts:
-    """Everything that a report says."""
+    """The content of a report; the names of the fields are the keys of the facts file."""
 
     title: str
     created: str
@@ -153,44 +153,46 @@ class Facts:
     files: dict[str, str] = field(default_factory=dict)
     stages: dict[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-    picture: Picture | None = None
+    picture: GraphDrawing | None = None
     evaluation: EvaluationFacts | None = None
     layout: int = LAYOUT
 
     @property
     def n_missing(self) -> int:
-        """Cells that were missing."""
+        """Number of missing cells."""
         return sum(channel.n_missing for channel in self.channels)
 
     @property
     def n_cells(self) -> int:
-        """All cells."""
+        """Number of cells."""
         return self.graph.n_nodes * len(self.channels)
 
     @property
     def n_unreachable(self) -> int:
-        """Missing cells that no source can reach."""
+        """Number of missing cells that no source reaches."""
         return sum(channel.n_unreachable for channel in self.channels)
 
     def to_json(self) -> str:
-        """The facts as JSON; a number that is not finite becomes null."""
+        """Return the facts as JSON; numbers that are not finite become null."""
         return json.dumps(finite(asdict(self)), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 
     @staticmethod
     def from_json(text: str) -> "Facts":
-        """The facts that `to_json` wrote."""
+        """Read what `to_json` wrote."""
         try:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise FileError(f"the facts are no JSON: {error}") from None
+            raise FileError(f"the facts are not valid JSON: {error}") from None
         layout = data.get("layout") if isinstance(data, dict) else None
         if layout != LAYOUT:
-            raise FileError(f"the facts have layout {layout!r}, but this version reads {LAYOUT}: make them again")
+            raise FileError(
+                f"the facts have layout {layout!r}, but this version reads {LAYOUT}: run pcfi impute --facts again"
+            )
         return _build(Facts, data, "facts")
 
 
 def finite(value: Any) -> Any:
-    """The value as JSON takes it: numbers that are not finite become None."""
+    """Replace numbers that are not finite by None, since JSON has none."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -199,19 +201,19 @@ def finite(value: Any) -> Any:
 
 
 def _build(kind: type[Built], data: Any, where: str) -> Built:
-    """A dataclass from what JSON gives, every field checked against its type."""
+    """Build a dataclass from JSON data; every field is checked against its type."""
     if not isinstance(data, dict):
         raise FileError(f"{where} must be an object, got {type(data).__name__}")
     hints = get_type_hints(kind)
     names = {one.name for one in fields(kind)}  # type: ignore[arg-type]
-    strange = sorted(set(data) - names)
-    if strange:
-        raise FileError(f"{where} has a field {strange[0]!r}, which a report does not know")
+    unknown = sorted(set(data) - names)
+    if unknown:
+        raise FileError(f"{where} has the unknown field {unknown[0]!r}")
     read = {name: _read(hints[name], value, f"{where}.{name}") for name, value in data.items()}
     try:
         return kind(**read)
     except TypeError as error:
-        raise FileError(f"{where} is not whole: {error}") from None
+        raise FileError(f"{where} is incomplete: {error}") from None
 
 
 def _read(hint: Any, value: Any, where: str) -> Any:
@@ -233,6 +235,6 @@ def _read(hint: Any, value: Any, where: str) -> Any:
     kind = origin or hint
     if kind is Any or isinstance(value, kind) or (kind is float and isinstance(value, int)):
         return value
-    if kind is float and value is None:  # it was not finite
+    if kind is float and value is None:  # was not finite
         return math.nan
     raise FileError(f"{where} must be {kind.__name__}, got {value!r:.40}")

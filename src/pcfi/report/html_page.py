@@ -1,17 +1,19 @@
-"""Facts -> one HTML page that needs nothing else, neither files nor a network."""
+"""Facts -> one self-contained HTML page, which needs no other files and no network."""
 
 from pcfi.optional import load
 from pcfi.report.facts import Facts
-from pcfi.report.imputation_charts import charts
-from pcfi.report.summary import summary
-from pcfi.report.vega_bundle import chart_library
+from pcfi.report.imputation_charts import make_charts
+from pcfi.report.summary import summarize
+from pcfi.report.vega_bundle import vega_script
 
 
-def paint(facts: Facts) -> str:
-    """The page."""
+def render_page(facts: Facts) -> str:
+    """Render the report."""
     jinja = load("jinja2", "a report", "cli")
     environment = jinja.Environment(
         loader=jinja.PackageLoader("pcfi.report"), autoescape=True, undefined=jinja.StrictUndefined, trim_blocks=True
     )
     template = environment.get_template("report.html")
-    return str(template.render(facts=facts, sentences=summary(facts), charts=charts(facts), library=chart_library()))
+    return str(
+        template.render(facts=facts, sentences=summarize(facts), charts=make_charts(facts), library=vega_script())
+    )

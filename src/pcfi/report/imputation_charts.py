@@ -5,14 +5,14 @@ from typing import Any
 
 from pcfi.errors import counted
 from pcfi.report.evaluation_charts import coverage, errors, errors_by_hops, expected_errors
-from pcfi.report.facts import ChannelFacts, Facts, Picture
+from pcfi.report.facts import ChannelFacts, Facts, GraphDrawing
 from pcfi.report.vega_lite import Chart, axis, bar, layered, percent, single
 
 KNOWN, FILLED = "known before", "filled in"
-MOST_BARS = 60  # channels shown one by one; more become a histogram
+MAX_BARS = 60  # channels shown one by one; more become a histogram
 
 
-def charts(facts: Facts) -> list[Chart]:
+def make_charts(facts: Facts) -> list[Chart]:
     """All charts that the facts allow, in the order of the page."""
     made = (
         _missing(facts),
@@ -31,7 +31,7 @@ def charts(facts: Facts) -> list[Chart]:
 def _missing(facts: Facts) -> Chart | None:
     if not facts.channels:
         return None
-    if len(facts.channels) > MOST_BARS:
+    if len(facts.channels) > MAX_BARS:
         return _missing_of_many(facts)
     words = "Share of cells that were missing, one bar per channel."
     values = [
@@ -217,7 +217,7 @@ def _graph(facts: Facts) -> Chart | None:
     return Chart("graph", "The graph", words, spec | {"config": {"view": {"stroke": None}}})
 
 
-def _dots(picture: Picture, ends: dict[str, Any], *, hollow: bool) -> dict[str, Any]:
+def _dots(picture: GraphDrawing, ends: dict[str, Any], *, hollow: bool) -> dict[str, Any]:
     """The layer of nodes without a confidence, or of those with one; a chart would drop nodes without a colour."""
     dots = [dot for dot in picture.dots if (dot.confidence is None) == hollow]
     values = [{"x": dot.x, "y": dot.y, "confidence": dot.confidence, "node": dot.name} for dot in dots]

@@ -1,4 +1,4 @@
-"""An imputation, what went into it, and the graph -> `Facts`."""
+"""An imputation, its input and its graph -> `Facts`."""
 
 import platform
 from collections.abc import Sequence
@@ -12,19 +12,19 @@ import numpy as np
 from pcfi._typing import Array
 from pcfi.inputs.graphs import Graph
 from pcfi.report.facts import ChannelFacts, Convergence, EvaluationFacts, Facts, GraphFacts, Histogram, HopFacts
-from pcfi.report.graph_drawing import draw_picture
+from pcfi.report.graph_drawing import lay_out_graph
 from pcfi.result import Imputation
 from pcfi.stages.hops import Hops
 
 BINS = 24
-MOST_HISTOGRAMS = 40  # of the channels with the most missing cells
-MOST_HOPS = 60  # bars of a chart; the rest is summed up in the last
+MAX_HISTOGRAMS = 40  # for the channels with the most missing cells
+MAX_HOPS = 60  # bars of a chart; the last one sums up the rest
 PACKAGES = ("pcfi", "numpy", "scipy", "numba", "pyarrow", "narwhals")
 
 
 @dataclass(frozen=True, eq=False)
-class Filling:
-    """Numbers before and after.
+class FilledChannels:
+    """Values of the channels before and after the imputation.
 
     Attributes
     ----------
@@ -33,25 +33,25 @@ class Filling:
     before : ndarray of shape (n_nodes, n_channels)
         NaN where missing.
     after : ndarray of the same shape
-    node_names : callable
+    node_name : callable
         Name of a node by its row.
     places : sequence of int or None
-        Which of all channels these are; None: all.
+        Positions among all channels of the result; None if these are all.
     categories : dict
-        Columns of categories by their names: where they were missing, and their first channel.
+        For each column of categories, the mask of missing cells and the position of its first channel.
     """
 
     names: Sequence[str]
     before: Array
     after: Array
-    node_names: Any = str
+    node_name: Any = str
     places: Sequence[int] | None = None
     categories: dict[str, tuple[Array, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Circumstances:
-    """What is to be said besides the numbers."""
+class RunDetails:
+    """What a report says about the run besides its result."""
 
     title: str
     command: str = ""
@@ -62,13 +62,13 @@ class Circumstances:
     evaluation: EvaluationFacts | None = None
 
 
-def gather(filling: Filling, result: Imputation, graph: Graph, around: Circumstances) -> Facts:
+def collect_facts(filling: FilledChannels, result: Imputation, graph: Graph, details: RunDetails) -> Facts:
     """Gather the facts about one imputation."""
     missing = np.isnan(filling.before)
     return Facts(
-        title=around.title,
+        title=details.title,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        command=around.command,
+        command=details.command,
         method=result.method,
         graph=graph_facts(graph),
         channels=_channels(filling, missing, result._unreachable_cells()),
@@ -79,20 +79,20 @@ def gather(filling: Filling, result: Imputation, graph: Graph, around: Circumsta
             result.converged,
             result.steps,
             float(result.residual),
-            getattr(around.parameters.get("solver"), "rtol", None),
+            getattr(details.parameters.get("solver"), "rtol", None),
         ),
-        parameters=_parameters(around.parameters, result),
+        parameters=_parameters(details.parameters, result),
         versions=versions(),
-        files=around.files,
-        stages=around.stages,
-        warnings=around.warnings,
-        picture=draw_picture(graph, _confidence_of_nodes(result, len(missing)), filling.node_names),
-        evaluation=around.evaluation,
+        files=details.files,
+        stages=details.stages,
+        warnings=details.warnings,
+        picture=lay_out_graph(graph, _confidence_of_nodes(result, len(missing)), filling.node_name),
+        evaluation=details.evaluation,
     )
 
 
 def versions() -> dict[str, str]:
-    """What is needed to run it again."""
+    """Versions of Python and of the packages that influence the result."""
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -103,7 +103,7 @@ def versions() -> dict[str, str]:
 
 
 def graph_facts(graph: Graph) -> GraphFacts:
-    """Size and connectedness of a graph."""
+    """Count nodes, edges, components and isolated nodes of a graph."""
     from scipy import sparse
 
     ones = np.ones(len(graph.indices), dtype=np.int8)
@@ -123,7 +123,7 @@ def graph_facts(graph: Graph) -> GraphFacts:
 
 
 def hop_facts(hops: Hops, alpha: float | None, channels: Any = slice(None)) -> tuple[HopFacts, ...]:
-    """Missing cells of these channels by hops."""
+    """Count the missing cells of these channels by hops."""
     levels = hops.n_levels
     sizes = np.bincount(hops.patterns[channels], minlength=hops.codes.shape[1])
     counts = np.zeros(levels + 2, dtype=np.int64)
@@ -134,17 +134,17 @@ def hop_facts(hops: Hops, alpha: float | None, channels: Any = slice(None)) -> t
         return None if alpha is None else float(alpha) ** hop
 
     shown = [HopFacts(hop, int(counts[hop]), confidence(hop)) for hop in range(1, levels + 1)]
-    if len(shown) > MOST_HOPS:
-        rest = sum(one.n_cells for one in shown[MOST_HOPS - 1 :])
-        shown = [*shown[: MOST_HOPS - 1], HopFacts(MOST_HOPS, rest, confidence(MOST_HOPS), or_more=True)]
+    if len(shown) > MAX_HOPS:
+        rest = sum(one.n_cells for one in shown[MAX_HOPS - 1 :])
+        shown = [*shown[: MAX_HOPS - 1], HopFacts(MAX_HOPS, rest, confidence(MAX_HOPS), or_more=True)]
     if counts[-1]:
         shown.append(HopFacts(None, int(counts[-1]), None if alpha is None else 0.0))
     return tuple(shown)
 
 
-def _channels(filling: Filling, missing: Array, unreachable: Array) -> tuple[ChannelFacts, ...]:
+def _channels(filling: FilledChannels, missing: Array, unreachable: Array) -> tuple[ChannelFacts, ...]:
     n_missing = missing.sum(axis=0)
-    with_histogram = set(np.argsort(-n_missing, kind="stable")[:MOST_HISTOGRAMS].tolist())
+    with_histogram = set(np.argsort(-n_missing, kind="stable")[:MAX_HISTOGRAMS].tolist())
     places = range(len(filling.names)) if filling.places is None else filling.places
     found = []
     for place, (name, channel) in enumerate(zip(filling.names, places, strict=True)):
@@ -186,7 +186,7 @@ def _histogram(known: Array, filled: Array) -> Histogram | None:
 
 
 def _parameters(parameters: dict[str, Any], result: Imputation) -> dict[str, Any]:
-    """As given, and as used where the call left it open; values that JSON does not know as text."""
+    """Parameters that were used; values that JSON has no type for become text."""
     used = {**parameters, "method": result.method}
     for name in ("alpha", "beta", "objective"):
         if getattr(result, name, None) is not None:

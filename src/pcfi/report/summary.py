@@ -12,7 +12,7 @@ METHODS = {
 }
 
 
-def summary(facts: Facts) -> list[str]:
+def summarize(facts: Facts) -> list[str]:
     """What happened, most important first."""
     graph = facts.graph
     kind = ("directed " if facts.graph.directed else "") + ("weighted " if graph.weighted else "")

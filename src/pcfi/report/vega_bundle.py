@@ -1,4 +1,4 @@
-"""The chart library (Vega-Lite), as one script to be put into a page; it comes with the package vl-convert-python."""
+"""Vega-Lite as one script for the page, from the package vl-convert-python."""
 
 from contextlib import suppress
 from importlib.metadata import version
@@ -9,8 +9,8 @@ from pcfi.files.writing import write_text
 from pcfi.optional import load
 
 
-def chart_library() -> str:
-    """The script; putting it together takes seconds, so it is kept in the user's cache."""
+def vega_script() -> str:
+    """Return the script. Bundling it takes seconds, so it is cached in the user's cache folder."""
     cache = load("platformdirs", "a report", "cli").user_cache_path("pcfi")
     place: Path = cache / f"charts-{version('vl-convert-python')}.js"
     with suppress(OSError, UnicodeDecodeError):
