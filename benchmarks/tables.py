@@ -29,6 +29,8 @@ QUESTIONS = {
     "node_order": "Does renumbering the nodes pay beyond the cache?",
     "lanes": "Would blocks be done sooner if channels that need as many steps shared a block?",
     "hops": "What do the hops of many patterns cost?",
+    "vector_kernels": "How much faster are kernels on vector registers than the same loops in plain numba? (one block "
+    "of 16 channels, one thread)",
     "files": "`pcfi impute` on files: 1 M nodes with string ids, 32 channels, 10 M edges, stage by stage",
     "first_call": "How long does the first call take?",
     "training": "How much faster is the training of the common GCN than the same loop on PyG's `GCNConv` layers?",

@@ -126,7 +126,7 @@ def caterpillar(length: int) -> sparse.csr_array:
 
 def direct_solve(graph: sparse.csr_array, hops: np.ndarray, known: np.ndarray, x: np.ndarray, alpha: float):
     entries = graph.tocoo()
-    row, column = entries.coords
+    row, column = entries.row, entries.col
     relative = entries.data * alpha ** (hops[column] - hops[row]).astype(float)
     weights = sparse.csr_array((relative, (row, column)), shape=graph.shape)
     laplacian = (sparse.diags_array(weights.sum(axis=1)) - weights).tocsr()
