@@ -56,6 +56,28 @@ def random_known(rng: np.random.Generator, kind: str, shape: tuple[int, int], ra
     return np.concatenate([left, random_known(rng, "uniform", (n_nodes, n_channels - half), rate)], axis=1)
 
 
+def random_edges(rng: np.random.Generator, shape: str, n_nodes: int, degree: float) -> np.ndarray:
+    """Edges of a random graph, a path, a star or a random tree, in random order of the nodes."""
+    if shape == "random":
+        return rng.integers(0, n_nodes, size=(2, rng.poisson(degree * n_nodes / 2)))
+    later = np.arange(1, n_nodes)
+    earlier = {"path": later - 1, "star": np.zeros_like(later), "tree": (rng.random(n_nodes - 1) * later).astype(int)}
+    return rng.permutation(n_nodes)[np.stack([earlier[shape], later])]
+
+
+def random_features(rng: np.random.Generator, values: str, shape: tuple[int, int]) -> np.ndarray:
+    """Normal values, or values that are hard on floating-point numbers: offsets, many scales, few distinct values."""
+    features = rng.normal(size=shape)
+    match values:
+        case "offset":
+            features += 10.0 ** rng.integers(0, 7, size=shape[1])
+        case "scales":
+            features *= 10.0 ** rng.integers(-15, 16, size=shape[1])
+        case "binary":
+            features = (features > 1).astype(np.float64)
+    return features
+
+
 def random_problem(
     rng: np.random.Generator,
     *,
@@ -68,18 +90,26 @@ def random_problem(
     weighted: bool = False,
     dtype: Any = np.float64,
     empty: bool = False,
+    shape: str = "random",
+    values: str = "normal",
 ) -> RandomProblem:
-    n_edges = rng.poisson(degree * n_nodes / 2)
-    edge_index = rng.integers(0, n_nodes, size=(2, n_edges))
-    weights = rng.choice([0.0, 0.25, 1.0, 3.0], size=n_edges) if weighted else None
-    features = rng.normal(size=(n_nodes, n_channels)).astype(dtype)
+    edge_index = random_edges(rng, shape, n_nodes, degree)
+    weights = rng.choice([0.0, 0.25, 1.0, 3.0], size=edge_index.shape[1]) if weighted else None
+    features = random_features(rng, values, (n_nodes, n_channels)).astype(dtype)
     known = random_known(rng, kind, (n_nodes, n_channels), rate)
     known[:, -1] &= not empty
     return RandomProblem(edge_index, weights, directed, features, known)
 
 
 @st.composite
-def problems(draw: Any, *, directed: bool | None = None, max_nodes: int = 24, max_channels: int = 20) -> RandomProblem:
+def problems(
+    draw: Any,
+    *,
+    directed: bool | None = None,
+    max_nodes: int = 24,
+    max_channels: int = 20,
+    values: tuple[str, ...] = ("normal",),
+) -> RandomProblem:
     """Random problems of every kind: weighted, directed, disconnected, every pattern, an empty channel, both dtypes."""
     return random_problem(
         np.random.default_rng(draw(st.integers(0, 2**32 - 1))),
@@ -92,7 +122,14 @@ def problems(draw: Any, *, directed: bool | None = None, max_nodes: int = 24, ma
         weighted=draw(st.booleans()),
         dtype=draw(st.sampled_from([np.float32, np.float64])),
         empty=draw(st.booleans()),
+        shape=draw(st.sampled_from(["random", "random", "path", "star", "tree"])),
+        values=draw(st.sampled_from(values)),
     )
+
+
+def problems_of_all_scales(**options: Any) -> st.SearchStrategy[RandomProblem]:
+    """The same with values on which rounding is hard, for laws that hold exactly."""
+    return problems(**options, values=("normal", "offset", "scales", "binary"))
 
 
 @contextmanager

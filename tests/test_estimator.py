@@ -1,10 +1,14 @@
 """PCFI as a scikit-learn transformer: scikit-learn's own checks, the graph of similar rows, rows that come later."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 import sklearn
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
@@ -19,6 +23,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import pcfi
 from pcfi.integrations import knn
+from random_problems import problems_of_all_scales
 
 TIGHT = pcfi.UntilSettled(1e-12, max_steps=20_000)
 
@@ -210,6 +215,22 @@ def test_new_rows_out_of_reach_get_what_the_policy_says():
     new = np.array([[np.nan, np.nan]])
     for policy, value in {"mean": [3.0, 3.0], "zero": [0.0, 0.0], "nan": [np.nan, np.nan]}.items():
         np.testing.assert_array_equal(pcfi.PCFI(unreachable=policy).fit(X).transform(new), [value])
+
+
+@given(problems_of_all_scales(max_channels=6), st.integers(1, 20), st.integers(0, 2), st.booleans())
+def test_any_table_is_filled_with_its_known_cells_unchanged(problem, n_neighbors, n_refinements, nan_aware):
+    X, new = np.split(problem.masked, [(len(problem.masked) + 1) // 2])
+    metric = "nan_euclidean" if nan_aware else "euclidean"
+    imputer = pcfi.PCFI(n_neighbors, metric=metric, n_refinements=n_refinements, keep_empty_features=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pcfi.UnreachableWarning)
+        imputer.fit(X)
+    for rows in (X, new) if len(new) else (X,):
+        before = rows.tobytes()
+        filled = imputer.transform(rows)
+        assert rows.tobytes() == before
+        assert np.isfinite(filled).all()
+        np.testing.assert_array_equal(filled[~np.isnan(rows)], rows[~np.isnan(rows)])
 
 
 def test_it_drops_in_for_the_knn_imputer():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import pcfi
 from faces import FACES
 from hypothesis_profiles import examples
-from random_problems import RandomProblem, numba_threads, problems
+from random_problems import RandomProblem, numba_threads, problems, problems_of_all_scales
 
 METHODS = ["pcfi", "fp", "neighbors", "mean", "zero"]
 SOLVERS = [pcfi.FixedSteps(9), pcfi.UntilSettled(1e-9, max_steps=5000), pcfi.UntilSettled(max_steps=5000)]
@@ -49,7 +49,7 @@ def run(problem: RandomProblem, features=None, graph=None, face="numpy", **chose
         )
 
 
-@law(problems(), options)
+@law(problems_of_all_scales(), options)
 def test_known_cells_survive_bit_for_bit(problem, chosen):
     features = problem.masked
     features[problem.known & (np.abs(features) < 0.3)] = -0.0
@@ -57,7 +57,7 @@ def test_known_cells_survive_bit_for_bit(problem, chosen):
     assert result.values[problem.known].tobytes() == features[problem.known].tobytes()
 
 
-@law(problems(), options)
+@law(problems_of_all_scales(), options)
 def test_input_is_untouched_and_no_nan_is_left(problem, chosen):
     features, known, edges = problem.masked, problem.known.copy(), problem.edge_index.copy()
     weights = None if problem.weights is None else problem.weights.copy()
@@ -77,7 +77,7 @@ def test_input_is_untouched_and_no_nan_is_left(problem, chosen):
 computing = st.sampled_from(["numpy", "device_tensor"])
 
 
-@law(problems(max_channels=4), st.sampled_from(["values", "representation"]), computing, count=100)
+@law(problems_of_all_scales(max_channels=4), st.sampled_from(["values", "representation"]), computing, count=100)
 def test_what_is_left_to_the_library_keeps_these_laws(problem, objective, face):
     features = problem.masked
     before = features.tobytes()
@@ -87,7 +87,7 @@ def test_what_is_left_to_the_library_keeps_these_laws(problem, objective, face):
     assert np.isfinite(result.values).all()
 
 
-@law(problems(), options)
+@law(problems_of_all_scales(), options)
 def test_what_stands_in_a_missing_cell_is_ignored(problem, chosen):
     by_nan = run(problem, **chosen)
     with_rubbish = np.where(problem.known, problem.features, problem.features.dtype.type(1e30))
@@ -96,7 +96,7 @@ def test_what_stands_in_a_missing_cell_is_ignored(problem, chosen):
     assert by_nan.values.tobytes() == by_mask.values.tobytes()
 
 
-@law(problems(), options)
+@law(problems_of_all_scales(), options)
 def test_the_same_call_gives_the_same_bits(problem, chosen):
     assert run(problem, **chosen).values.tobytes() == run(problem, **chosen).values.tobytes()
 
@@ -145,7 +145,7 @@ def test_settled_diffusion_follows_the_channels_unit(problem, chosen, shift, sca
     np.testing.assert_allclose(moved, expected, atol=max(1e-7 * scale, 8 * eps * size))
 
 
-@law(problems(), settled)
+@law(problems_of_all_scales(), settled)
 def test_settled_values_stay_within_the_known_range(problem, chosen):
     result = run(problem, **chosen, beta=0.0, unreachable="mean")
     for d in np.flatnonzero(problem.known.any(axis=0)):
@@ -171,7 +171,7 @@ def test_fixed_steps_scale_with_the_channels_together(problem, method, exponent,
     np.testing.assert_allclose(scaled, plain * scale, rtol=1e-4, atol=1e-6 * float(scale))
 
 
-@law(problems(), options)
+@law(problems_of_all_scales(), options)
 def test_confidence_and_hops_tell_the_same_story(problem, chosen):
     result = run(problem, **chosen)
     if chosen["method"] in ("neighbors", "mean", "zero"):
