@@ -24,7 +24,7 @@ warnings.simplefilter("ignore")
 
 def load(name: str) -> tuple[np.ndarray, np.ndarray]:
     """Features and edge index of the largest connected component; from a copy of the folder beside the repo if any."""
-    from pcfi.experiments import datasets
+    from pcfi.experiments.data import loading as datasets
 
     shared = ROOT.parent / "shared" / "data"
     if "PCFI_DATA" not in os.environ and shared.exists():

@@ -11,9 +11,9 @@ from common import answer
 from torch import nn
 from torch_geometric.nn import GCNConv
 
-from pcfi.experiments.learning.tasks import constant_features, learn
-from pcfi.experiments.runs import Run
-from pcfi.experiments.setting import Setting, make_setting
+from pcfi.experiments.training.tasks import constant_features, learn
+from pcfi.experiments.run import Run
+from pcfi.experiments.data.run_input import Setting, make_setting
 from pcfi.experiments.systems import system
 
 

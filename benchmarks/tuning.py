@@ -111,10 +111,10 @@ def values_run(name: str, kind: str, rate: float, seed: int) -> dict[str, Any]:
 
 
 def downstream_run(name: str, kind: str, seed: int) -> dict[str, Any]:
-    from pcfi.experiments.execution import execute
+    from pcfi.experiments.runs.execution import execute
     from pcfi.experiments.paper import paper_parameters
-    from pcfi.experiments.runs import Run
-    from pcfi.experiments.setting import make_setting
+    from pcfi.experiments.run import Run
+    from pcfi.experiments.data.run_input import make_setting
 
     def accuracy(**parameters: Any) -> float:
         chosen = tuple(sorted(parameters.items()))

@@ -1,13 +1,14 @@
-"""Results -> the tables and pictures in docs/reproduce.md, and README's table; the results are packed to be committed.
+"""Write the results in docs/reproduce.md and README.md from the stored runs, and compress the store.
 
 `python docs/reproduce.py`.
 """
 
 from pathlib import Path
 
-from pcfi.experiments.page import Section, section
-from pcfi.experiments.plans import Selection, plan
-from pcfi.experiments.store import Store
+from pcfi.experiments.runs.store import RunStore
+from pcfi.experiments.tables.experiment import Selection
+from pcfi.experiments.tables.page import Section, section
+from pcfi.experiments.tables.paper_experiments import find_experiments
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, README = ROOT / "docs" / "reproduce.md", ROOT / "README.md"
@@ -15,8 +16,8 @@ RESULTS = ROOT / "experiments" / "results" / "runs.jsonl"
 START, END = "<!-- results -->\n", "<!-- /results -->"
 
 
-def told(one: Section, pictures: Path) -> str:
-    """A section in Markdown; its pictures are written to the folder."""
+def markdown(one: Section, pictures: Path) -> str:
+    """Return a section in Markdown, and write its pictures to the folder."""
     parts = [f"### {one.title}\n"]
     for name, picture in one.figures.items():
         pictures.mkdir(parents=True, exist_ok=True)
@@ -29,29 +30,31 @@ def told(one: Section, pictures: Path) -> str:
     return "\n".join(parts)
 
 
-def placed(text: str, body: str) -> str:
-    """The text with a body between its marks."""
+def replace_results(text: str, body: str) -> str:
+    """Return the text with a new body between its marks."""
     before, _, rest = text.partition(START)
     return f"{before}{START}\n{body}\n{END}{rest.partition(END)[2]}"
 
 
-def headline(text: str, store: Store) -> str:
-    """The text with the main rows of table 1 between its marks."""
-    (table1,) = plan("table1", Selection(systems=("zero", "lp", "fp", "pcfi")))
+def readme(text: str, store: RunStore) -> str:
+    """Return the text with the main rows of table 1 between its marks."""
+    (table1,) = find_experiments("table1", Selection(systems=("zero", "lp", "fp", "pcfi")))
     tables = section(table1, store).tables
-    return placed(text, "\n".join(f"{table.title} at a rate of 0.995:\n\n{table.markdown()}" for table in tables))
+    return replace_results(
+        text, "\n".join(f"{table.title} at a rate of 0.995:\n\n{table.markdown()}" for table in tables)
+    )
 
 
-def page(text: str, store: Store, pictures: Path) -> str:
-    """The page with the results of the store between its marks."""
-    sections = [section(one, store) for name in ("all", "search") for one in plan(name)]
+def page(text: str, store: RunStore, pictures: Path) -> str:
+    """Return the page with the results of the store between its marks."""
+    sections = [section(one, store) for name in ("all", "search") for one in find_experiments(name)]
     shown = [one for one in sections if one.tables or one.details or one.figures]
-    body = "\n".join(told(one, pictures) for one in shown) or "Nothing was run yet.\n"
-    return placed(text, body)
+    body = "\n".join(markdown(one, pictures) for one in shown) or "No results yet.\n"
+    return replace_results(text, body)
 
 
 if __name__ == "__main__":
-    results = Store(RESULTS)
+    results = RunStore(RESULTS)
     PAGE.write_text(page(PAGE.read_text(), results, PAGE.parent / "reproduced"))
-    README.write_text(headline(README.read_text(), results))
-    results.pack()
+    README.write_text(readme(README.read_text(), results))
+    results.compress()

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 
 from pcfi.experiments.catalog import settings_of
-from pcfi.experiments.dataset import Dataset, connected
-from pcfi.experiments.masks import draw_mask
-from pcfi.experiments.runs import Run
-from pcfi.experiments.setting import Setting
-from pcfi.experiments.splits import NodeSplit, split_edges
+from pcfi.experiments.data.dataset import Dataset, connected
+from pcfi.experiments.data.masks import draw_mask
+from pcfi.experiments.run import Run
+from pcfi.experiments.data.run_input import Setting
+from pcfi.experiments.data.splits import NodeSplit, split_edges
 
 
 def small_dataset(n_nodes: int = 120, n_channels: int = 30, n_classes: int = 3, seed: int = 0) -> Dataset:

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 
-from pcfi.experiments.runs import Outcome, Run
+from pcfi.experiments.run import Outcome, Run
 
 
 def power_iteration(run: Run) -> Outcome:

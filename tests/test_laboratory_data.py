@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from pcfi.errors import DatasetError, ParameterError
-from pcfi.experiments import arxiv, dataset, datasets, synthetic
+from pcfi.experiments.data import arxiv, dataset, synthetic
+from pcfi.experiments.data import loading as datasets
 from pcfi.experiments.catalog import MASKS as MASK_NAMES
 from pcfi.experiments.catalog import WHOLE_NODES
-from pcfi.experiments.masks import MASKS, calibrated, draw_mask
+from pcfi.experiments.data.masks import MASKS, calibrated, draw_mask
 from pcfi.experiments.paper import paper_size
-from pcfi.experiments.splits import pair_numbers, sample_negative, split_edges, split_nodes
+from pcfi.experiments.data.splits import pair_numbers, sample_negative, split_edges, split_nodes
 from small_settings import small_dataset
 
 

@@ -6,11 +6,11 @@ import pytest
 torch = pytest.importorskip("torch")
 nn = pytest.importorskip("torch_geometric.nn")
 
-from pcfi.experiments.learning import classification, links  # noqa: E402
-from pcfi.experiments.learning.networks import Dropout, Field, Network, Propagated  # noqa: E402
-from pcfi.experiments.learning.operators import Constant, cheapest, factored, propagated  # noqa: E402
-from pcfi.experiments.learning.tasks import constant_features, learn  # noqa: E402
-from pcfi.experiments.setting import normalized_adjacency  # noqa: E402
+from pcfi.experiments.training import classification, links  # noqa: E402
+from pcfi.experiments.training.networks import Dropout, Field, Network, Propagated  # noqa: E402
+from pcfi.experiments.training.constant_matrix import Constant, cheapest, factored, propagated  # noqa: E402
+from pcfi.experiments.training.tasks import constant_features, learn  # noqa: E402
+from pcfi.experiments.data.run_input import normalized_adjacency  # noqa: E402
 
 torch.set_num_threads(1)  # what is tested here is too small to share
 from small_settings import small_dataset, small_setting  # noqa: E402
@@ -152,8 +152,10 @@ def test_reconstruction_loss_equals_that_of_pygs_auto_encoder():
     positive, negative = torch.randint(0, 20, (2, 2, 30), generator=rng)
     peer = nn.GAE(torch.nn.Identity())
     theirs = peer.recon_loss(latent, positive, negative)
-    assert float(links.reconstruction_loss(latent, positive, negative)) == pytest.approx(float(theirs), rel=1e-5)
-    ours = links.score(latent, positive.numpy(), negative.numpy())
+    assert float(link_prediction.reconstruction_loss(latent, positive, negative)) == pytest.approx(
+        float(theirs), rel=1e-5
+    )
+    ours = link_prediction.score(latent, positive.numpy(), negative.numpy())
     assert ours == pytest.approx([100 * value for value in peer.test(latent, positive, negative)])
 
 

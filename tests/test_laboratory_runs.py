@@ -8,9 +8,9 @@ import pytest
 
 from pcfi.errors import ParameterError
 from pcfi.experiments.catalog import SYSTEMS, default_parameters, parameters_of
-from pcfi.experiments.execution import by_hops, cosine_similarity, execute, validate
+from pcfi.experiments.runs.execution import by_hops, cosine_similarity, execute, validate
 from pcfi.experiments.paper import METRICS, paper_ablations, paper_parameters, paper_value
-from pcfi.experiments.runs import Run
+from pcfi.experiments.run import Run
 
 
 def run(**changes):
@@ -60,8 +60,8 @@ def test_unknown_names_and_values_are_refused_with_the_known_ones(changes, messa
 
 def test_checking_runs_loads_neither_torch_nor_scipy():
     code = (
-        "import sys; from pcfi.experiments.execution import validate, SYSTEMS, MASKS, DATASETS;"
-        "from pcfi.experiments.runs import Run;"
+        "import sys; from pcfi.experiments.runs.execution import validate, SYSTEMS, MASKS, DATASETS;"
+        "from pcfi.experiments.run import Run;"
         "validate(Run('links', 'homophily-0.3-scale-2', 'value', 0.5, 'gcnmf'));"
         "print(*{name.split('.')[0] for name in sys.modules})"
     )

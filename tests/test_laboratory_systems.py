@@ -8,9 +8,9 @@ transforms = pytest.importorskip("torch_geometric.transforms")
 
 import pcfi  # noqa: E402
 from pcfi.experiments.catalog import SYSTEMS  # noqa: E402
-from pcfi.experiments.setting import normalized_adjacency  # noqa: E402
+from pcfi.experiments.data.run_input import normalized_adjacency  # noqa: E402
 from pcfi.experiments.systems import gcnmf, srmgcnn, system  # noqa: E402
-from pcfi.experiments.systems.imputing import FP, PCFI  # noqa: E402
+from pcfi.experiments.systems.imputers import FP, PCFI  # noqa: E402
 from pcfi.experiments.systems.label_propagation import spread_labels  # noqa: E402
 from pcfi.experiments.systems.pagnn import partial_aggregation  # noqa: E402
 from small_settings import small_dataset, small_setting  # noqa: E402

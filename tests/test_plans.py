@@ -6,14 +6,14 @@ import re
 import pytest
 
 from pcfi.errors import ParameterError
-from pcfi.experiments.cells import Cell, Condition, Summary, chosen, summary, trouble
-from pcfi.experiments.distances import by_hops
-from pcfi.experiments.estimates import Experience, spoken
+from pcfi.experiments.tables.cells import Cell, Condition, Summary, chosen, summary, trouble
+from pcfi.experiments.tables.hops import by_hops
+from pcfi.experiments.runs.durations import Experience, spoken
 from pcfi.experiments.paper import Printed
-from pcfi.experiments.plans import PLANS, Plan, Selection, plan
-from pcfi.experiments.runner import remaining
-from pcfi.experiments.store import Record, Store
-from pcfi.experiments.tables import Table, full_table, heatmap_tables, hops_tables, wide_tables
+from pcfi.experiments.tables.experiment import PLANS, Plan, Selection, plan
+from pcfi.experiments.runs.pool import remaining
+from pcfi.experiments.runs.store import Record, Store
+from pcfi.experiments.tables.text_tables import Table, full_table, heatmap_tables, hops_tables, wide_tables
 
 CORA = Condition("classification", "Cora", "structural", 0.995)
 

@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 import pcfi
 from pcfi.cli import main
 from pcfi.cli.app import app
-from pcfi.experiments import datasets
-from pcfi.experiments.plans import PLANS
-from pcfi.experiments.runs import Run
-from pcfi.experiments.store import Record, Store
+from pcfi.experiments.data import loading as datasets
+from pcfi.experiments.tables.experiment import PLANS
+from pcfi.experiments.run import Run
+from pcfi.experiments.runs.store import Record, Store
 
 GRAPH = "homophily-0.5-scale-0.1"
 SMALL = ["--datasets", GRAPH, "--missing", "structural", "--rates", "0.5", "--splits", "1"]
@@ -208,7 +208,7 @@ def test_without_the_packages_of_the_command_line_it_says_so(monkeypatch, capsys
 
 
 def test_without_the_packages_of_the_laboratory_nothing_is_recorded(monkeypatch, tmp_path):
-    monkeypatch.setattr("pcfi.experiments.preparing.find_spec", lambda _: None)
+    monkeypatch.setattr("pcfi.experiments.runs.preparation.find_spec", lambda _: None)
     said = invoke("table1", *SMALL, "--systems", "zero", "--store", tmp_path / "runs.jsonl", "--out", tmp_path)
     assert said.exit_code == 1
     assert 'pip install "pcfi[experiments]"' in said.stderr
@@ -217,7 +217,7 @@ def test_without_the_packages_of_the_laboratory_nothing_is_recorded(monkeypatch,
 
 def test_a_data_set_that_is_not_there_stops_before_anything_is_recorded(monkeypatch, tmp_path):
     monkeypatch.setenv("PCFI_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr("pcfi.experiments.datasets._read", missing_data)
+    monkeypatch.setattr("pcfi.experiments.data.loading._read", missing_data)
     datasets.load.cache_clear()
     said = invoke("table1", "--datasets", "Cora", "--splits", "1", "--store", tmp_path / "runs.jsonl")
     assert said.exit_code == 1

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pcfi.experiments.plans import Selection, plan
-from pcfi.experiments.store import Record, Store
+from pcfi.experiments.tables.experiment import Selection, plan
+from pcfi.experiments.runs.store import Record, Store
 
 SCRIPT = Path(__file__).resolve().parents[1] / "docs" / "reproduce.py"
 

@@ -15,9 +15,9 @@ import pytest
 
 from pcfi import memory
 from pcfi.errors import ParameterError
-from pcfi.experiments.runner import Resources, WorkerError, run_all
-from pcfi.experiments.runs import Run
-from pcfi.experiments.store import Store
+from pcfi.experiments.runs.pool import Resources, WorkerError, run_all
+from pcfi.experiments.run import Run
+from pcfi.experiments.runs.store import Store
 from small_systems import power_iteration
 
 ONE = Resources(jobs=1, memory_mb=2000)
@@ -122,9 +122,9 @@ RUNNER = """
 import sys
 sys.path.insert(0, {tests!r})
 from small_systems import power_iteration
-from pcfi.experiments.runner import Resources, run_all
-from pcfi.experiments.runs import Run
-from pcfi.experiments.store import Store
+from pcfi.experiments.runs.pool import Resources, run_all
+from pcfi.experiments.run import Run
+from pcfi.experiments.runs.store import Store
 
 if __name__ == "__main__":
     store = Store(sys.argv[1])

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from pcfi.errors import FileError
-from pcfi.experiments.runs import Run
-from pcfi.experiments.store import Record, Store
+from pcfi.experiments.run import Run
+from pcfi.experiments.runs.store import Record, Store
 
 WRITER = """
 import sys
-from pcfi.experiments.runs import Run
-from pcfi.experiments.store import Record, Store
+from pcfi.experiments.run import Run
+from pcfi.experiments.runs.store import Record, Store
 store = Store(sys.argv[1])
 print("ready", flush=True)
 for seed in range(int(sys.argv[3])):

@@ -6,46 +6,45 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
-from pcfi.experiments.estimates import Experience, spoken
 from pcfi.experiments.paper import METRICS
-from pcfi.experiments.runs import Run
-from pcfi.experiments.store import Record
+from pcfi.experiments.run import Record, Run
+from pcfi.experiments.runs.durations import RunDurations, format_duration
 
-Told = Callable[[Record], None]
+Report = Callable[[Record], None]
 
 
-class Outlook:
-    """What is left to do, and how long it will take by all that is known so far."""
+class RunProgress:
+    """The runs that are left, and the expected time for them."""
 
-    def __init__(self, runs: Sequence[Run], experience: Experience, jobs: int) -> None:
+    def __init__(self, runs: Sequence[Run], durations: RunDurations, jobs: int) -> None:
         self.total, self.jobs = len(runs), jobs
-        self._left = {run.key: run for run in runs}
-        self._experience = experience
-        self._seen: list[float] = []
+        self._runs_left = {run.key: run for run in runs}
+        self._durations = durations
+        self._seconds: list[float] = []
 
-    def tell(self, record: Record) -> None:
-        """Take note of a run that has ended."""
-        self._left.pop(record.run.key, None)
-        self._experience.add(record)
-        self._seen.append(record.seconds)
+    def add(self, record: Record) -> None:
+        """Take a run that has ended into account."""
+        self._runs_left.pop(record.run.key, None)
+        self._durations.add(record)
+        self._seconds.append(record.seconds)
 
     @property
     def done(self) -> int:
-        """How many runs have ended."""
-        return self.total - len(self._left)
+        """Number of runs that have ended."""
+        return self.total - len(self._runs_left)
 
     @property
     def seconds(self) -> float | None:
-        """Time left; runs of which nothing is known count like the mean of this session. None: nothing to go by."""
-        estimate = self._experience.estimate(list(self._left.values()))
-        if estimate.unknown and not self._seen:
+        """Expected seconds left, with the mean of this session for runs without an estimate; None if unknown."""
+        seconds, n_unknown = self._durations.total(self._runs_left.values())
+        if n_unknown and not self._seconds:
             return None
-        unknown = estimate.unknown * sum(self._seen) / len(self._seen) if estimate.unknown else 0.0
-        return (estimate.seconds + unknown) / self.jobs
+        unknown = n_unknown * sum(self._seconds) / len(self._seconds) if n_unknown else 0.0
+        return (seconds + unknown) / self.jobs
 
 
-def described(record: Record) -> str:
-    """A run and how it ended, on one line."""
+def describe(record: Record) -> str:
+    """Describe a run and its result in one line."""
     run = record.run
     parameters = "".join(
         f" {name}={value:.4g}" if isinstance(value, float) else f" {name}={value}" for name, value in run.parameters
@@ -58,49 +57,51 @@ def described(record: Record) -> str:
 
 
 @contextmanager
-def reporting(outlook: Outlook, console: Any, *, quiet: bool = False) -> Iterator[Told]:
-    """Yield a function to be called with each record as it comes."""
+def reporting(progress: RunProgress, console: Any, *, quiet: bool = False) -> Iterator[Report]:
+    """Yield a function that reports a record."""
     if quiet:
-        yield outlook.tell
+        yield progress.add
     elif console.is_terminal:
-        with _bar(outlook, console) as tell:
-            yield tell
+        with _bar(progress, console) as report:
+            yield report
     else:
-        yield lambda record: _line(outlook, console, record)
+        yield lambda record: _line(progress, console, record)
 
 
-def _line(outlook: Outlook, console: Any, record: Record) -> None:
-    outlook.tell(record)
-    left = outlook.seconds
-    tail = f", {spoken(left)} left" if left and outlook.done < outlook.total else ""
+def _line(progress: RunProgress, console: Any, record: Record) -> None:
+    progress.add(record)
+    left = progress.seconds
+    tail = f", {format_duration(left)} left" if left and progress.done < progress.total else ""
     now = datetime.now().strftime("%H:%M:%S")
-    console.out(f"{now} [{outlook.done}/{outlook.total}] {described(record)}{tail}", highlight=False)
+    console.out(f"{now} [{progress.done}/{progress.total}] {describe(record)}{tail}", highlight=False)
 
 
 @contextmanager
-def _bar(outlook: Outlook, console: Any) -> Iterator[Told]:
+def _bar(progress: RunProgress, console: Any) -> Iterator[Report]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
     from rich.text import Text
 
     class TimeLeft(ProgressColumn):
-        """Counts down between results."""
+        """Expected time left, counted down between results."""
 
         def render(self, task: Any) -> Text:
             ends = task.fields["ends"]
             if task.finished:
                 return Text("done")
-            return Text("time left unknown" if ends is None else f"{spoken(max(0, ends - time.monotonic()))} left")
+            return Text(
+                "time left unknown" if ends is None else f"{format_duration(max(0, ends - time.monotonic()))} left"
+            )
 
     def ends() -> float | None:
-        return None if outlook.seconds is None else time.monotonic() + outlook.seconds
+        return None if progress.seconds is None else time.monotonic() + progress.seconds
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeLeft())
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task("runs", total=outlook.total, ends=ends())
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task("runs", total=progress.total, ends=ends())
 
-        def tell(record: Record) -> None:
-            outlook.tell(record)
-            progress.console.out(described(record), highlight=False)
-            progress.update(task, completed=outlook.done, ends=ends())
+        def report(record: Record) -> None:
+            progress.add(record)
+            bar.console.out(describe(record), highlight=False)
+            bar.update(task, completed=progress.done, ends=ends())
 
-        yield tell
+        yield report

@@ -1,21 +1,21 @@
-"""Tables on the terminal; Markdown where the output is not one."""
+"""Tables on the terminal; Markdown if the output is not a terminal."""
 
 from typing import Any
 
-from pcfi.experiments.tables import Table
+from pcfi.experiments.tables.text_tables import TextTable
 
 
-def print_table(table: Table, console: Any) -> None:
+def print_table(table: TextTable, console: Any) -> None:
     """Print a table."""
     if not console.is_terminal:
         console.out(f"\n{table.title}\n\n{table.markdown()}", highlight=False, end="")
         return
-    from rich.table import Table as Painted
+    from rich.table import Table
     from rich.text import Text
 
-    painted = Painted(title=table.title, title_justify="left")
-    for place, name in enumerate(table.head):
-        painted.add_column(name, justify="left" if place < table.numbers else "right")
+    rendered = Table(title=table.title, title_justify="left")
+    for column, name in enumerate(table.head):
+        rendered.add_column(name, justify="left" if column < table.text_columns else "right")
     for row in table.rows:
-        painted.add_row(*map(Text, row))
-    console.print(painted)
+        rendered.add_row(*map(Text, row))
+    console.print(rendered)

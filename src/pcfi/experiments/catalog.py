@@ -1,6 +1,6 @@
-"""The names a run may use, with the parameters they take and their defaults; runs are checked here.
+"""Names of data sets, masks and systems, the parameters of each system and their defaults; validation of runs.
 
-Loads neither torch nor any data, so that the command line can list and check at once.
+Imports neither torch nor scipy, so that the command line can list names and check input at once.
 """
 
 import math
@@ -11,18 +11,18 @@ from typing import Any
 
 from pcfi.errors import ParameterError
 from pcfi.experiments.paper import paper_parameters, paper_rates
-from pcfi.experiments.runs import TASKS, Run
+from pcfi.experiments.run import TASKS, Run
 from pcfi.settings import Rule
 
 DATASETS = ("Cora", "CiteSeer", "PubMed", "Photo", "Computers", "OGBN-Arxiv")
 SYNTHETIC = re.compile(r"homophily-(?P<homophily>\d+(?:\.\d+)?)-scale-(?P<scale>\d+(?:\.\d+)?)")
 MASKS = ("structural", "uniform", "block", "degree", "value", "class")
-WHOLE_NODES = ("structural", "degree", "class")  # a node misses all of its channels or none
+NODE_MASKS = ("structural", "degree", "class")  # a node misses all of its channels or none
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter's default (None: see `default_parameters`) and what it may be."""
+    """Default of a parameter (None: see `default_parameters`) and the rule for its values."""
 
     default: Any
     rule: Rule
@@ -56,7 +56,7 @@ _ALPHA = _real(0, 1, open_low=True)
 _POSITIVE = _real(0, math.inf, open_low=True, open_high=True)
 _NOT_NEGATIVE = _real(0, math.inf, open_high=True)
 
-# How the common networks are trained. None: depends on the data set, see `default_parameters`.
+# Training of the common networks. None: depends on the data set, see `default_parameters`.
 TRAINING: dict[str, dict[str, Parameter]] = {
     "classification": {
         "layers": Parameter(3, _count(2)),
@@ -89,34 +89,34 @@ _DIFFUSION = {
 
 
 @dataclass(frozen=True)
-class System:
-    """A system: how it is called in tables, the tasks it takes part in, where its code is, its own parameters.
+class SystemSpec:
+    """A system: its title in tables, its module in `systems`, the tasks it supports, its own parameters.
 
-    `training` holds its own defaults of the training parameters by task; `trains` is False for label propagation.
+    `training` overrides defaults of the training parameters, by task; `trains` is False for label propagation.
     """
 
     title: str
-    code: str
+    module: str
     tasks: tuple[str, ...] = TASKS
     parameters: dict[str, Parameter] = field(default_factory=dict)
     training: dict[str, dict[str, Any]] = field(default_factory=dict)
     trains: bool = True
 
 
-SYSTEMS: dict[str, System] = {
-    "zero": System("Zero", "imputing:Zero", parameters=_CENTER),
-    "mean": System("Channel mean", "imputing:Mean", parameters=_CENTER),
-    "neighbors": System("Neighbour mean", "imputing:Neighbors", parameters=_CENTER),
-    "lp": System(
+SYSTEMS: dict[str, SystemSpec] = {
+    "zero": SystemSpec("Zero", "imputers", parameters=_CENTER),
+    "mean": SystemSpec("Channel mean", "imputers", parameters=_CENTER),
+    "neighbors": SystemSpec("Neighbour mean", "imputers", parameters=_CENTER),
+    "lp": SystemSpec(
         "Label propagation",
-        "label_propagation:LabelPropagation",
+        "label_propagation",
         tasks=("classification",),
         parameters={"alpha": Parameter(None, _real(0, 1)), "steps": Parameter(50, _count(1))},
         trains=False,
     ),
-    "srmgcnn": System(
+    "srmgcnn": SystemSpec(
         "sRMGCNN",
-        "srmgcnn:SRMGCNN",
+        "srmgcnn",
         parameters={
             "rank": Parameter(10, _count(1)),
             "gamma": Parameter(None, _NOT_NEGATIVE),
@@ -124,17 +124,17 @@ SYSTEMS: dict[str, System] = {
             "tuning_steps": Parameter(50, _count(1)),
         },
     ),
-    "gcnmf": System(
+    "gcnmf": SystemSpec(
         "GCNMF",
-        "gcnmf:GCNMF",
+        "gcnmf",
         parameters={"components": Parameter(5, _count(1))},
         training={"classification": {"layers": 2, "hidden": 16, "weight_decay": 0.01}},
     ),
-    "pagnn": System("PaGNN", "pagnn:PaGNN", training={"classification": {"layers": 2}}),
-    "fp": System("FP", "imputing:FP", parameters={"steps": Parameter(40, _count(1)), **_DIFFUSION}),
-    "pcfi": System(
+    "pagnn": SystemSpec("PaGNN", "pagnn", training={"classification": {"layers": 2}}),
+    "fp": SystemSpec("FP", "imputers", parameters={"steps": Parameter(40, _count(1)), **_DIFFUSION}),
+    "pcfi": SystemSpec(
         "PCFI",
-        "imputing:PCFI",
+        "imputers",
         parameters={
             "alpha": Parameter(None, _ALPHA),
             "beta": Parameter(None, _NOT_NEGATIVE),
@@ -143,21 +143,21 @@ SYSTEMS: dict[str, System] = {
             **_DIFFUSION,
         },
     ),
-    "full": System("Full features", "imputing:Full", parameters=_CENTER),
+    "full": SystemSpec("Full features", "imputers", parameters=_CENTER),
 }
 
 
 def parameters_of(run: Run) -> dict[str, Parameter]:
-    """Every parameter that the run's system takes in the run's task."""
+    """Return every parameter of the run's system in the run's task."""
     system = SYSTEMS[run.system]
     return {**(TRAINING[run.task] if system.trains else {}), **system.parameters}
 
 
 def default_parameters(run: Run) -> dict[str, Any]:
-    """What each parameter is when the run does not say, with all that depends on the data set filled in.
+    """Return the default of every parameter, for the run's data set.
 
-    PCFI's alpha and beta are the paper's for this task, data set and kind of missing, at the nearest rate it lists;
-    0.5 and 0.1 where it lists none.
+    PCFI's alpha and beta are the paper's for this task, data set and mask, at the nearest rate that it lists; 0.5 and
+    0.1 where it lists none.
 
     >>> default_parameters(Run("classification", "Cora", "structural", 0.995, "pcfi"))["alpha"]
     0.9
@@ -165,49 +165,51 @@ def default_parameters(run: Run) -> dict[str, Any]:
     system = SYSTEMS[run.system]
     defaults = {name: parameter.default for name, parameter in parameters_of(run).items()}
     arxiv = run.dataset == "OGBN-Arxiv"
-    # by validation: at 0.01, full features overfit on Cora and CiteSeer; on PubMed 0.001 has not learned enough
+    # chosen on validation: full features overfit on Cora and CiteSeer with 0.01, and underfit on PubMed with 0.001
     slow = run.dataset in ("Photo", "Computers") or (run.system == "full" and run.dataset != "PubMed")
-    known = {
+    by_dataset = {
         "hidden": 256 if arxiv else 64,
         "jumping": arxiv,
         "learning_rate": 0.001 if slow else 0.01,
-        "self_loops": run.task == "classification",  # the split of the edges drops them
+        "self_loops": run.task == "classification",  # link prediction splits edges without self-loops
     }
     if run.system == "pcfi":
-        known |= _nearest_paper_parameters(run)
-    defaults |= {name: known[name] for name, value in defaults.items() if value is None and name in known}
+        by_dataset |= _nearest_paper_parameters(run)
+    defaults |= {name: by_dataset[name] for name in by_dataset if name in defaults and defaults[name] is None}
     return defaults | system.training.get(run.task, {})
 
 
 def _nearest_paper_parameters(run: Run) -> dict[str, float]:
-    kind = "structural" if run.missing in WHOLE_NODES else "uniform"
+    kind = "structural" if run.missing in NODE_MASKS else "uniform"
     rates = paper_rates(run.task, run.dataset, kind)
     nearest = min(rates, key=lambda rate: abs(rate - run.rate), default=None)
-    found = None if nearest is None else paper_parameters(run.task, run.dataset, kind, nearest)
-    return found or {"alpha": 0.5, "beta": 0.1}
+    parameters = None if nearest is None else paper_parameters(run.task, run.dataset, kind, nearest)
+    return parameters or {"alpha": 0.5, "beta": 0.1}
 
 
-def settings_of(run: Run) -> dict[str, Any]:
-    """The run's parameters, with the defaults for those that it does not give."""
+def resolved_parameters(run: Run) -> dict[str, Any]:
+    """Return the run's parameters, completed by the defaults."""
     return default_parameters(run) | dict(run.parameters)
 
 
 def validate(run: Run) -> None:
-    """Refuse a run whose names, rate or parameters are not known or not allowed; loads no data.
+    """Raise an error if a name, the rate or a parameter of a run is unknown or not allowed; loads no data.
 
     Raises
     ------
     ParameterError
-        It lists what is allowed.
+        The message lists what is allowed.
     """
-    _known("task", run.task, TASKS)
+    _check_name("task", run.task, TASKS)
     if not SYNTHETIC.fullmatch(str(run.dataset)):
-        _known("dataset", run.dataset, DATASETS, " or homophily-<homophily>-scale-<scale>, as in homophily-0.3-scale-2")
-    _known("missing", run.missing, MASKS)
-    _known("system", run.system, tuple(SYSTEMS))
+        _check_name(
+            "dataset", run.dataset, DATASETS, " or homophily-<homophily>-scale-<scale>, as in homophily-0.3-scale-2"
+        )
+    _check_name("missing", run.missing, MASKS)
+    _check_name("system", run.system, tuple(SYSTEMS))
     if run.task not in SYSTEMS[run.system].tasks:
-        able = ", ".join(name for name, system in SYSTEMS.items() if run.task in system.tasks)
-        raise ParameterError(f"system {run.system!r} takes no part in task {run.task!r}: choose one of {able}")
+        supported = ", ".join(name for name, system in SYSTEMS.items() if run.task in system.tasks)
+        raise ParameterError(f"system {run.system!r} does not support task {run.task!r}: choose one of {supported}")
     rate = _real(0, 1, open_high=True)
     if not rate.accepts(run.rate):
         raise ParameterError(f"rate must be {rate.allowed}, got {run.rate!r}")
@@ -215,12 +217,12 @@ def validate(run: Run) -> None:
         raise ParameterError(f"seed must be a whole number of at least 0, got {run.seed!r}")
     allowed = parameters_of(run)
     for name, value in run.parameters:
-        _known(f"a parameter of system {run.system!r} in task {run.task!r}", name, tuple(allowed))
+        _check_name(f"a parameter of system {run.system!r} in task {run.task!r}", name, tuple(allowed))
         rule = allowed[name].rule
         if not rule.accepts(value):
             raise ParameterError(f"{name} must be {rule.allowed}, got {value!r}")
 
 
-def _known(what: str, name: object, names: tuple[str, ...], more: str = "") -> None:
+def _check_name(what: str, name: object, names: tuple[str, ...], more: str = "") -> None:
     if name not in names:
         raise ParameterError(f"{what} must be one of {', '.join(names)}{more}, got {name!r}")

@@ -1,32 +1,32 @@
-"""What the paper printed, by name: results, parameters of PCFI, sizes of the data sets (facts in `paper.json`)."""
+"""What the paper printed: results, parameters of PCFI, sizes of the data sets (from `paper.json`)."""
 
 import json
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pcfi.errors import ParameterError
 
 METRICS = {"classification": ("accuracy",), "links": ("auc", "ap")}
-ABLATION = ("fp", "row-stochastic", "confidence", "sharing")
-RATE = 0.995
+ABLATION = ("fp", "row-stochastic", "confidence", "channel propagation")
+RATE = 0.995  # missing rate of the main tables
+SPLITS = 10
 
 
 @dataclass(frozen=True)
-class Printed:
-    """A cell of one of the paper's tables, in percent; `mean` and `std` are None where it says "out of memory"."""
+class Score:
+    """Mean of a metric and its sample standard deviation (None for a single split) over a number of splits."""
 
-    mean: float | None
+    mean: float
     std: float | None
-
-    @property
-    def out_of_memory(self) -> bool:
-        """Whether the paper printed that the system ran out of memory."""
-        return self.mean is None
+    splits: int
 
 
-class Size(NamedTuple):
+PaperScore = Score | Literal["out of memory"]
+
+
+class DatasetSize(NamedTuple):
     """Size of the largest connected component of a data set."""
 
     nodes: int
@@ -41,17 +41,17 @@ def _facts() -> dict[str, Any]:
     return facts
 
 
-def paper_value(task: str, dataset: str, missing: str, rate: float, system: str, metric: str) -> Printed | None:
-    """What the paper printed for a cell, or None where it printed nothing.
+def paper_value(task: str, dataset: str, missing: str, rate: float, system: str, metric: str) -> PaperScore | None:
+    """Return the score in a cell of the paper's tables, or None if there is none.
 
-    Label propagation sees no features, and "full" misses none: their value holds for every `missing` and `rate`.
+    Label propagation uses no features, and "full" misses none: their score holds for every `missing` and `rate`.
 
     >>> paper_value("classification", "Cora", "structural", 0.995, "fp", "accuracy")
-    Printed(mean=72.84, std=2.85)
-    >>> paper_value("links", "PubMed", "uniform", 0.995, "srmgcnn", "auc").out_of_memory
-    True
+    Score(mean=72.84, std=2.85, splits=10)
+    >>> paper_value("links", "PubMed", "uniform", 0.995, "srmgcnn", "auc")
+    'out of memory'
     """
-    place = _metric_place(task, metric)
+    position = _metric_position(task, metric)
     if system == "lp":
         missing, rate = "structural", RATE
     if system == "full":
@@ -59,31 +59,31 @@ def paper_value(task: str, dataset: str, missing: str, rate: float, system: str,
     facts = _facts()[task]
     if task == "classification":
         cell = facts.get(missing, {}).get(dataset, {}).get(f"{rate:g}", {}).get(system)
-        return None if cell is None else _printed([cell] if cell != "out of memory" else cell, place)
+        return None if cell is None else _score([cell] if cell != "out of memory" else cell, position)
     cell = facts.get(dataset, {}).get(missing, {}).get(system) if rate == RATE else None
-    return None if cell is None else _printed(cell, place)
+    return None if cell is None else _score(cell, position)
 
 
-def paper_ablation(task: str, dataset: str, missing: str, metric: str) -> dict[str, Printed] | None:
-    """The paper's ablation, by the names in `ABLATION`, or None where it has none.
+def paper_ablation(task: str, dataset: str, missing: str, metric: str) -> dict[str, PaperScore] | None:
+    """Return the paper's ablation by the names in `ABLATION`, or None if there is none.
 
     >>> paper_ablation("classification", "CiteSeer", "structural", "accuracy")["row-stochastic"]
-    Printed(mean=64.8, std=2.6)
+    Score(mean=64.8, std=2.6, splits=10)
     """
-    place = _metric_place(task, metric)
+    position = _metric_position(task, metric)
     for entry in _facts()["ablation"]:
         if (entry["task"], entry["dataset"], entry["missing"]) == (task, dataset, missing):
-            return {name: _printed(row, place) for name, row in zip(ABLATION, entry["rows"], strict=True)}
+            return {name: _score(row, position) for name, row in zip(ABLATION, entry["rows"], strict=True)}
     return None
 
 
 def paper_ablations() -> list[tuple[str, str, str]]:
-    """Task, data set and kind of missing of each ablation in the paper."""
+    """Return task, data set and mask of each ablation in the paper."""
     return [(entry["task"], entry["dataset"], entry["missing"]) for entry in _facts()["ablation"]]
 
 
 def paper_parameters(task: str, dataset: str, missing: str, rate: float) -> dict[str, float] | None:
-    """Alpha and beta of PCFI as the paper lists them, or None where it lists none.
+    """Return the paper's alpha and beta of PCFI, or None if it lists none.
 
     >>> paper_parameters("classification", "CiteSeer", "structural", 0.9)
     {'alpha': 0.6, 'beta': 0.31622776601683794}
@@ -93,21 +93,21 @@ def paper_parameters(task: str, dataset: str, missing: str, rate: float) -> dict
 
 
 def paper_rates(task: str, dataset: str, missing: str) -> list[float]:
-    """The missing rates for which the paper lists alpha and beta, largest first."""
+    """Return the missing rates for which the paper lists alpha and beta, largest first."""
     return sorted(map(float, _facts()["parameters"].get(task, {}).get(dataset, {}).get(missing, {})), reverse=True)
 
 
-def paper_size(dataset: str) -> Size | None:
-    """Size of a data set's largest connected component as the paper lists it.
+def paper_size(dataset: str) -> DatasetSize | None:
+    """Return the size of a data set's largest connected component, as the paper lists it.
 
     >>> paper_size("Cora")
-    Size(nodes=2485, edges=5069, channels=1433, classes=7)
+    DatasetSize(nodes=2485, edges=5069, channels=1433, classes=7)
     """
     size = _facts()["datasets"].get(dataset)
-    return None if size is None else Size(*size)
+    return None if size is None else DatasetSize(*size)
 
 
-def _metric_place(task: str, metric: str) -> int:
+def _metric_position(task: str, metric: str) -> int:
     if task not in METRICS:
         raise ParameterError(f"task must be one of {', '.join(map(repr, METRICS))}, got {task!r}")
     if metric not in METRICS[task]:
@@ -116,5 +116,5 @@ def _metric_place(task: str, metric: str) -> int:
     return METRICS[task].index(metric)
 
 
-def _printed(cell: Any, place: int) -> Printed:
-    return Printed(None, None) if cell == "out of memory" else Printed(*cell[place])
+def _score(cell: Any, position: int) -> PaperScore:
+    return "out of memory" if cell == "out of memory" else Score(cell[position][0], cell[position][1], SPLITS)

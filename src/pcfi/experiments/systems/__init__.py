@@ -1,23 +1,15 @@
-"""The compared systems: each takes a `Setting` and gives an `Answer`."""
+"""The compared systems: one module each, with a function `predict` from `RunInput` to `Prediction`."""
 
+from collections.abc import Callable
 from importlib import import_module
-from typing import Protocol
 
 from pcfi.experiments.catalog import SYSTEMS
-from pcfi.experiments.learning.tasks import Answer
-from pcfi.experiments.setting import Setting
+from pcfi.experiments.data.run_input import RunInput
+from pcfi.experiments.training.prediction import Prediction
 
 
-class System(Protocol):
-    """Anything that copes with missing cells and answers a task; its parameters are in the setting."""
-
-    def solve(self, setting: Setting) -> Answer:
-        """Fill or cope, train, predict."""
-        ...
-
-
-def system(name: str) -> System:
-    """The system of a name in the catalog."""
-    module, attribute = SYSTEMS[name].code.split(":")
-    made: System = getattr(import_module(f"pcfi.experiments.systems.{module}"), attribute)()
-    return made
+def system(name: str) -> Callable[[RunInput], Prediction]:
+    """Return the function of a system in the catalog: handle the missing cells, train, predict."""
+    predict: Callable[[RunInput], Prediction]
+    predict = import_module(f"pcfi.experiments.systems.{SYSTEMS[name].module}").predict
+    return predict

@@ -1,4 +1,4 @@
-"""GCNMF (Taguchi et al., 2021): missing cells follow a mixture of Gaussians that is learned with the network."""
+"""GCNMF (Taguchi et al., 2021): missing cells follow a Gaussian mixture that is trained with the network."""
 
 import math
 import time
@@ -11,38 +11,36 @@ import torch
 from torch import nn
 
 from pcfi._typing import Array
-from pcfi.experiments.learning.networks import glorot
-from pcfi.experiments.learning.operators import Constant, cheapest, propagated
-from pcfi.experiments.learning.tasks import Answer, learn
-from pcfi.experiments.setting import Setting
+from pcfi.experiments.data.run_input import RunInput
+from pcfi.experiments.training.constant_matrix import ConstantMatrix, compact, propagated
+from pcfi.experiments.training.networks import glorot
+from pcfi.experiments.training.prediction import Prediction
+from pcfi.experiments.training.tasks import train_network
 
 
-class GCNMF:
-    """A first layer that takes the expectation over the missing cells, then ordinary graph convolutions."""
-
-    def solve(self, setting: Setting) -> Answer:
-        """Fit the mixture to the mean-filled features, then train all of it together."""
-        start = time.perf_counter()
-        seed = int(setting.rng("system").integers(2**31))
-        mixture = fit_mixture(setting.zero_filled, setting.known, setting.parameters["components"], seed)
-        incomplete = Incomplete(setting.adjacency, setting.zero_filled, setting.known)
-        seconds = time.perf_counter() - start
-        answer = learn(setting, lambda width, rng: ExpectedActivation(incomplete, mixture, width, rng))
-        return replace(answer, metrics={**answer.metrics, "imputing_seconds": seconds})
+def predict(run_input: RunInput) -> Prediction:
+    """Fit the mixture to the mean-filled features, then train it together with the network."""
+    start = time.perf_counter()
+    seed = int(run_input.rng("system").integers(2**31))
+    mixture = fit_mixture(run_input.zero_filled, run_input.known, run_input.parameters["components"], seed)
+    features = PartialFeatures(run_input.adjacency, run_input.zero_filled, run_input.known)
+    seconds = time.perf_counter() - start
+    prediction = train_network(run_input, lambda width, rng: ExpectedActivation(features, mixture, width, rng))
+    return replace(prediction, metrics={**prediction.metrics, "imputing_seconds": seconds})
 
 
 def fit_mixture(zero_filled: Array, known: Array, components: int, seed: int) -> tuple[Array, Array, Array]:
-    """Weights, means and variances of a diagonal mixture, fitted to the features filled with their channel's mean."""
+    """Return weights, means and variances of a diagonal mixture, fitted to the mean-filled features."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.mixture import GaussianMixture
 
     filled = np.where(known, zero_filled, channel_means(zero_filled, known))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than components; only a start
+        warnings.simplefilter("ignore", ConvergenceWarning)  # too few distinct rows; only initial values
         mixture = GaussianMixture(components, covariance_type="diag", random_state=seed)
         try:
             fitted = mixture.fit(filled)
-        except ValueError:  # far from the origin, float32 cannot tell a narrow component from a collapsed one
+        except ValueError:  # in float32, a narrow component far from the origin looks collapsed
             fitted = mixture.fit(filled.astype(np.float64))
     return fitted.weights_, fitted.means_, fitted.covariances_
 
@@ -53,29 +51,29 @@ def channel_means(zero_filled: Array, known: Array) -> Array:
     return means.astype(np.float32)
 
 
-class Missing:
-    """The matrix A (1 - M), where 1 - M marks the missing cells, as an operator: (A 1) 1^T - A M."""
+class MissingCellOperator:
+    """The operator A (1 - M) = (A 1) 1^T - A M, where M is the mask of known cells."""
 
     def __init__(self, adjacency: Any, known: Array) -> None:
         self.total = torch.tensor(np.asarray(adjacency.sum(axis=1)), dtype=torch.float32)[:, None]
-        self.seen = propagated(adjacency, known.astype(np.float32))
+        self.known = propagated(adjacency, known.astype(np.float32))
 
     def __matmul__(self, other: torch.Tensor) -> torch.Tensor:
-        return self.total * other.sum(dim=0) - self.seen @ other
+        return self.total * other.sum(dim=0) - self.known @ other
 
 
-class Incomplete:
-    """What the first layer needs of the data, with nothing of size components x nodes x channels."""
+class PartialFeatures:
+    """The data of the first layer, in a form that never takes components x nodes x channels memory."""
 
     def __init__(self, adjacency: Any, zero_filled: Array, known: Array) -> None:
-        self.known_part: Constant = propagated(adjacency, zero_filled)
-        self.missing_mean = Missing(adjacency, known)
-        self.missing_variance = Missing(adjacency * adjacency, known)
-        # sums of squares are taken around a channel's mean: around 0 they would cancel where variances are small
-        self.middle = channel_means(zero_filled, known)
-        centered = np.where(known, zero_filled - self.middle, np.float32(0))
+        self.known_part: ConstantMatrix = propagated(adjacency, zero_filled)
+        self.missing_mean = MissingCellOperator(adjacency, known)
+        self.missing_variance = MissingCellOperator(adjacency * adjacency, known)
+        # squares of deviations from the channel mean, since those from 0 would cancel where variances are small
+        self.center = channel_means(zero_filled, known)
+        centered = np.where(known, zero_filled - self.center, np.float32(0))
         self.ones, self.values, self.squares = (
-            cheapest(part.astype(np.float32)) for part in (known, centered, centered**2)
+            compact(part.astype(np.float32)) for part in (known, centered, centered**2)
         )
 
 
@@ -83,11 +81,11 @@ class ExpectedActivation(nn.Module):
     """Per component c: m = A M_c W + b, v = (A o A) V_c (W o W); the output is sum_c gamma_c E[ReLU(N(m, v))]."""
 
     def __init__(
-        self, incomplete: Incomplete, mixture: tuple[Array, Array, Array], width: int, rng: torch.Generator
+        self, features: PartialFeatures, mixture: tuple[Array, Array, Array], width: int, rng: torch.Generator
     ) -> None:
         super().__init__()
         weights, means, variances = (torch.tensor(part, dtype=torch.float32) for part in mixture)
-        self.incomplete = incomplete
+        self.features = features
         self.log_weights = nn.Parameter(weights.log())
         self.means = nn.Parameter(means)
         self.log_variances = nn.Parameter(variances.log())
@@ -103,22 +101,22 @@ class ExpectedActivation(nn.Module):
         """Mean and variance of the hidden values before ReLU, of shape (nodes, components, width)."""
         components, width = len(self.means), self.weight.shape[1]
 
-        def spread(operator: Missing, per_channel: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        def spread(operator: MissingCellOperator, per_channel: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
             scaled = per_channel.T[:, :, None] * weight[:, None, :]
             return (operator @ scaled.flatten(1)).view(-1, components, width)
 
-        known = (self.incomplete.known_part @ self.weight)[:, None, :]
-        mean = known + spread(self.incomplete.missing_mean, self.means, self.weight) + self.bias
-        return mean, spread(self.incomplete.missing_variance, self.log_variances.exp(), self.weight**2)
+        known = (self.features.known_part @ self.weight)[:, None, :]
+        mean = known + spread(self.features.missing_mean, self.means, self.weight) + self.bias
+        return mean, spread(self.features.missing_variance, self.log_variances.exp(), self.weight**2)
 
     def responsibilities(self) -> torch.Tensor:
         """Probability of each component for each node, by the node's known cells alone."""
         precision = (-self.log_variances).exp().T
-        offset = self.means.T - torch.from_numpy(self.incomplete.middle)[:, None]
+        offset = self.means.T - torch.from_numpy(self.features.center)[:, None]
         distance = (
-            self.incomplete.squares @ precision
-            - 2 * (self.incomplete.values @ (offset * precision))
-            + self.incomplete.ones @ (offset**2 * precision + self.log_variances.T + math.log(2 * math.pi))
+            self.features.squares @ precision
+            - 2 * (self.features.values @ (offset * precision))
+            + self.features.ones @ (offset**2 * precision + self.log_variances.T + math.log(2 * math.pi))
         )
         return torch.softmax(torch.log_softmax(self.log_weights, 0) - distance / 2, dim=1)
 

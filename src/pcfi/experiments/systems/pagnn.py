@@ -5,19 +5,17 @@ from typing import Any
 import numpy as np
 
 from pcfi._typing import Array
-from pcfi.experiments.learning.operators import cheapest
-from pcfi.experiments.learning.tasks import Answer, constant_layer, learn
-from pcfi.experiments.setting import Setting
+from pcfi.experiments.data.run_input import RunInput
+from pcfi.experiments.training.constant_matrix import compact
+from pcfi.experiments.training.prediction import Prediction
+from pcfi.experiments.training.tasks import first_layer_on_matrix, train_network
 
 
-class PaGNN:
-    """The partial aggregation has no weights of its own, so it is computed once; the rest is an ordinary network."""
-
-    def solve(self, setting: Setting) -> Answer:
-        """Aggregate the known cells, then train a linear map and graph convolutions on the result."""
-        matrix = partial_aggregation(setting.adjacency, setting.zero_filled, setting.known)
-        channels = np.flatnonzero(matrix.any(axis=0))
-        return learn(setting, constant_layer(cheapest(matrix[:, channels]), channels, matrix.shape[1]))
+def predict(run_input: RunInput) -> Prediction:
+    """Aggregate the known cells once (this step has no weights), then train the common network on the result."""
+    matrix = partial_aggregation(run_input.adjacency, run_input.zero_filled, run_input.known)
+    channels = np.flatnonzero(matrix.any(axis=0))
+    return train_network(run_input, first_layer_on_matrix(compact(matrix[:, channels]), channels, matrix.shape[1]))
 
 
 def partial_aggregation(adjacency: Any, zero_filled: Array, known: Array) -> Array:
@@ -25,6 +23,6 @@ def partial_aggregation(adjacency: Any, zero_filled: Array, known: Array) -> Arr
     from scipy import sparse
 
     total = np.asarray(adjacency.sum(axis=1))[:, None]
-    seen = np.asarray((adjacency @ sparse.csr_array(known.astype(np.float32))).todense())
-    summed = np.asarray((adjacency @ sparse.csr_array(zero_filled)).todense())
-    return np.asarray(np.divide(total * summed, seen, out=np.zeros_like(summed), where=seen > 0))
+    known_weight = np.asarray((adjacency @ sparse.csr_array(known.astype(np.float32))).todense())
+    known_sum = np.asarray((adjacency @ sparse.csr_array(zero_filled)).todense())
+    return np.asarray(np.divide(total * known_sum, known_weight, out=np.zeros_like(known_sum), where=known_weight > 0))

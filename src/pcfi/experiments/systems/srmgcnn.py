@@ -1,4 +1,4 @@
-"""sRMGCNN (Monti et al., 2017): matrix completion by recurrent graph networks on a row graph and a column graph."""
+"""sRMGCNN (Monti et al., 2017): matrix completion by recurrent networks on a graph of nodes and one of channels."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,10 +9,11 @@ import torch
 from torch import nn
 
 from pcfi._typing import Array
-from pcfi.experiments.learning.networks import glorot
-from pcfi.experiments.learning.operators import Constant
-from pcfi.experiments.setting import Setting
-from pcfi.experiments.systems.imputing import Filled, Imputer
+from pcfi.experiments.data.run_input import RunInput
+from pcfi.experiments.systems.imputers import Filled, train_on_filled
+from pcfi.experiments.training.constant_matrix import ConstantMatrix
+from pcfi.experiments.training.networks import glorot
+from pcfi.experiments.training.prediction import Prediction
 
 ORDER, WIDTH, STEPS = 5, 32, 10
 NEIGHBOURS = 10
@@ -20,31 +21,37 @@ GAMMAS = tuple(10.0**exponent for exponent in range(-10, -1))
 LEARNING_RATE, PATIENCE, HELD_OUT = 1e-3, 200, 0.1
 
 
-class SRMGCNN(Imputer):
-    """X ~ P Q^T of low rank; both factors are improved step by step by a network, which is trained on known cells."""
+def predict(run_input: RunInput) -> Prediction:
+    """Complete the matrix of features, then train the common network."""
+    return train_on_filled(run_input, fill)
 
-    def fill(self, setting: Setting) -> Filled:
-        """The completed matrix; gamma is the best on a tenth of the known cells unless it is given."""
-        asked, rng = setting.parameters, setting.rng("system")
-        problem = completion_problem(setting.edges, setting.zero_filled, setting.known, asked["rank"], rng)
-        seed = int(rng.integers(2**63))
-        gamma, steps = asked["gamma"], asked["completion_steps"]
-        if gamma is None:
-            short = min(asked["tuning_steps"], steps)
-            gamma = min(GAMMAS, key=lambda tried: complete(problem, tried, short, seed).held_out_error)
-        completed = complete(problem, gamma, steps, seed)
-        return completed.matrix, {"gamma": gamma, "held_out_error": completed.held_out_error, "steps": completed.steps}
+
+def fill(run_input: RunInput) -> Filled:
+    """Approximate X by P Q^T of low rank; both factors are updated by a network that is trained on the known cells.
+
+    Unless it is a parameter, gamma is the candidate with the smallest error on a held-out tenth of the known cells.
+    """
+    parameters, rng = run_input.parameters, run_input.rng("system")
+    problem = completion_problem(run_input.edges, run_input.zero_filled, run_input.known, parameters["rank"], rng)
+    seed = int(rng.integers(2**63))
+    gamma, steps = parameters["gamma"], parameters["completion_steps"]
+    if gamma is None:
+        tuning_steps = min(parameters["tuning_steps"], steps)
+        gamma = min(GAMMAS, key=lambda candidate: complete(problem, candidate, tuning_steps, seed).held_out_error)
+    result = complete(problem, gamma, steps, seed)
+    return result.matrix, {"gamma": gamma, "held_out_error": result.held_out_error, "steps": result.steps}
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
-    """A factor before the first step, and its graph: the scaled Laplacian, and each row's degree and number of copies.
+class FactorSide:
+    """An initial factor and its graph: scaled Laplacian; for each row, whether it has neighbours, and its copies.
 
-    Channels without a known value other than 0 stand alone and start at 0, so they stay equal: one stands for all.
+    Channels whose known values are all 0 have no neighbours and start at 0, so they stay equal: one row represents
+    all of them.
     """
 
     factor: torch.Tensor
-    laplacian: Constant
+    laplacian: ConstantMatrix
     linked: torch.Tensor
     copies: torch.Tensor
 
@@ -61,19 +68,19 @@ Cells = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
-    """Both sides, where each channel stands in the second one, and the known cells to learn from and to hold out."""
+class CompletionProblem:
+    """Both factors, the row of each channel in the second one, and the known cells for training and validation."""
 
-    rows: Side
-    columns: Side
-    place: torch.Tensor
+    rows: FactorSide
+    columns: FactorSide
+    channel_rows: torch.Tensor
     train: Cells
     held_out: Cells
 
 
 @dataclass(frozen=True, eq=False)
-class Completed:
-    """The completed matrix at the step with the smallest mean squared error on held-out cells; losses by step."""
+class CompletionResult:
+    """The completed matrix at the step with the smallest mean squared error on held-out cells, and losses by step."""
 
     matrix: Array
     held_out_error: float
@@ -81,8 +88,10 @@ class Completed:
     losses: list[float]
 
 
-def completion_problem(edges: Array, zero_filled: Array, known: Array, rank: int, rng: np.random.Generator) -> Problem:
-    """Set up the completion; a tenth of the known cells is held out."""
+def completion_problem(
+    edges: Array, zero_filled: Array, known: Array, rank: int, rng: np.random.Generator
+) -> CompletionProblem:
+    """Set up the completion, with a tenth of the known cells held out."""
     from scipy import sparse
 
     n_nodes = len(zero_filled)
@@ -91,32 +100,32 @@ def completion_problem(edges: Array, zero_filled: Array, known: Array, rank: int
     train = np.where(known, zero_filled, 0)
     train[row[held], column[held]] = 0
     active = train.any(axis=0)
-    place = np.where(active, np.cumsum(active) - 1, active.sum())
+    channel_rows = np.where(active, np.cumsum(active) - 1, active.sum())
     kept = np.append(np.flatnonzero(active), np.flatnonzero(~active)[:1])
     links = sparse.coo_array((np.ones(edges.shape[1], np.float32), tuple(edges)), shape=(n_nodes, n_nodes)).tocsr()
     p, q = truncated_factors(train[:, kept], rank, rng)
 
     def cells(chosen: Array) -> Cells:
         values = zero_filled[row[chosen], column[chosen]]
-        return torch.from_numpy(row[chosen]), torch.from_numpy(place[column[chosen]]), torch.from_numpy(values)
+        return torch.from_numpy(row[chosen]), torch.from_numpy(channel_rows[column[chosen]]), torch.from_numpy(values)
 
-    return Problem(
+    return CompletionProblem(
         side(p, links, np.ones(n_nodes)),
-        side(q, channel_graph(train[:, kept]), np.bincount(place, minlength=len(kept))),
-        torch.from_numpy(place),
+        side(q, channel_graph(train[:, kept]), np.bincount(channel_rows, minlength=len(kept))),
+        torch.from_numpy(channel_rows),
         cells(~held),
         cells(held),
     )
 
 
-def side(factor: torch.Tensor, graph: Any, copies: Array) -> Side:
-    """A side from its factor and graph."""
+def side(factor: torch.Tensor, graph: Any, copies: Array) -> FactorSide:
+    """Return a side from its factor and graph."""
     linked = torch.tensor(np.asarray(graph.sum(axis=1)) > 0, dtype=torch.float32)[:, None]
-    return Side(factor, scaled_laplacian(graph), linked, torch.tensor(copies, dtype=torch.float32)[:, None])
+    return FactorSide(factor, scaled_laplacian(graph), linked, torch.tensor(copies, dtype=torch.float32)[:, None])
 
 
 def channel_graph(zero_filled: Array) -> Any:
-    """Channels are linked to the nearest ones by their known cells; those without a value other than 0 stay alone."""
+    """Return the k-nearest-neighbour graph of the channels; channels that are 0 have no neighbours."""
     from scipy import sparse
     from sklearn.neighbors import kneighbors_graph
 
@@ -125,36 +134,36 @@ def channel_graph(zero_filled: Array) -> Any:
     if len(active) < 2:
         return sparse.csr_array((n_channels, n_channels), dtype=np.float32)
     columns = sparse.csr_array(zero_filled[:, active].T)
-    found = kneighbors_graph(columns, min(NEIGHBOURS, len(active) - 1)).tocoo()
-    places = active[found.row], active[found.col]
-    graph = sparse.coo_array((np.ones(found.nnz, np.float32), places), shape=(n_channels, n_channels)).tocsr()
+    neighbors = kneighbors_graph(columns, min(NEIGHBOURS, len(active) - 1)).tocoo()
+    places = active[neighbors.row], active[neighbors.col]
+    graph = sparse.coo_array((np.ones(neighbors.nnz, np.float32), places), shape=(n_channels, n_channels)).tocsr()
     return graph.maximum(graph.T)
 
 
-def scaled_laplacian(graph: Any) -> Constant:
+def scaled_laplacian(graph: Any) -> ConstantMatrix:
     """L - I with L = I - D^-1/2 A D^-1/2, whose eigenvalues lie in [-1, 1]."""
     from scipy import sparse
 
     degree = np.asarray(graph.sum(axis=1))
     scale = sparse.diags_array(np.divide(1, np.sqrt(degree), out=np.zeros_like(degree), where=degree > 0))
-    return Constant(-(scale @ graph @ scale))
+    return ConstantMatrix(-(scale @ graph @ scale))
 
 
 def truncated_factors(matrix: Array, rank: int, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-    """P and Q with P Q^T the best approximation of the matrix of that rank (padded with 0 if it is less)."""
+    """Return P and Q, where P Q^T is the best approximation of that rank, padded with 0 if the rank is lower."""
     from sklearn.utils.extmath import randomized_svd
 
-    left, sizes, right = randomized_svd(matrix, rank, random_state=int(rng.integers(2**31)))
-    root = np.sqrt(sizes)
-    pad = ((0, 0), (0, rank - len(sizes)))
+    left, singular_values, right = randomized_svd(matrix, rank, random_state=int(rng.integers(2**31)))
+    root = np.sqrt(singular_values)
+    pad = ((0, 0), (0, rank - len(singular_values)))
     factors = np.pad(left * root, pad), np.pad(right.T * root, pad)
     return torch.tensor(factors[0], dtype=torch.float32), torch.tensor(factors[1], dtype=torch.float32)
 
 
-class Diffusion(nn.Module):
-    """One side of the network: Chebyshev convolution of a factor, an LSTM per row, and its output as an increment."""
+class FactorNetwork(nn.Module):
+    """The network of one factor: a Chebyshev convolution, then an LSTM per row whose output is an increment."""
 
-    def __init__(self, laplacian: Constant, rank: int, rng: torch.Generator) -> None:
+    def __init__(self, laplacian: ConstantMatrix, rank: int, rng: torch.Generator) -> None:
         super().__init__()
         self.laplacian = laplacian
         self.convolution = nn.Parameter(glorot(ORDER * rank, WIDTH, rng))
@@ -166,11 +175,13 @@ class Diffusion(nn.Module):
 
     def forward(self, factor: torch.Tensor, state: tuple[torch.Tensor, torch.Tensor]) -> Any:
         """The increment of a factor, and the state of the LSTM."""
-        seen = torch.relu(torch.cat(list(self.chebyshev(factor)), dim=1) @ self.convolution + self.convolution_bias)
-        gates = torch.cat([seen, state[0]], dim=1) @ self.gates + self.gates_bias
-        enter, forget, leave = torch.sigmoid(gates[:, : 3 * WIDTH]).chunk(3, dim=1)
-        cell = forget * state[1] + enter * torch.tanh(gates[:, 3 * WIDTH :])
-        hidden = leave * torch.tanh(cell)
+        convolved = torch.relu(
+            torch.cat(list(self.chebyshev(factor)), dim=1) @ self.convolution + self.convolution_bias
+        )
+        gates = torch.cat([convolved, state[0]], dim=1) @ self.gates + self.gates_bias
+        input_gate, forget_gate, output_gate = torch.sigmoid(gates[:, : 3 * WIDTH]).chunk(3, dim=1)
+        cell = forget_gate * state[1] + input_gate * torch.tanh(gates[:, 3 * WIDTH :])
+        hidden = output_gate * torch.tanh(cell)
         return torch.tanh(hidden @ self.output + self.output_bias), (hidden, cell)
 
     def chebyshev(self, factor: torch.Tensor) -> Iterator[torch.Tensor]:
@@ -182,14 +193,14 @@ class Diffusion(nn.Module):
             before, now = now, 2 * (self.laplacian @ now) - before
 
 
-class Completion(nn.Module):
-    """Both sides; gives the factors after all diffusion steps."""
+class CompletionNetwork(nn.Module):
+    """Both factor networks; returns the factors after all diffusion steps."""
 
-    def __init__(self, problem: Problem, rng: torch.Generator) -> None:
+    def __init__(self, problem: CompletionProblem, rng: torch.Generator) -> None:
         super().__init__()
         self.starts = (problem.rows.factor, problem.columns.factor)
         self.sides = nn.ModuleList(
-            Diffusion(side.laplacian, side.factor.shape[1], rng) for side in (problem.rows, problem.columns)
+            FactorNetwork(side.laplacian, side.factor.shape[1], rng) for side in (problem.rows, problem.columns)
         )
 
     def forward(self) -> list[torch.Tensor]:
@@ -205,9 +216,9 @@ class Completion(nn.Module):
         return factors
 
 
-def complete(problem: Problem, gamma: float, max_steps: int, seed: int) -> Completed:
-    """Train the completion until the held-out error has not improved for 200 steps."""
-    network = Completion(problem, torch.Generator().manual_seed(seed))
+def complete(problem: CompletionProblem, gamma: float, max_steps: int, seed: int) -> CompletionResult:
+    """Train the completion until the held-out error has not improved for `PATIENCE` steps."""
+    network = CompletionNetwork(problem, torch.Generator().manual_seed(seed))
     optimizer = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE, fused=True)
     best, best_step, losses = np.inf, 0, []
     for step in range(max_steps + 1):
@@ -215,7 +226,7 @@ def complete(problem: Problem, gamma: float, max_steps: int, seed: int) -> Compl
         with torch.no_grad():
             error = float(squared_errors(p, q, problem.held_out).mean()) if len(problem.held_out[0]) else -float(step)
         if error < best:
-            best, best_step, kept = error, step, (p.detach(), q.detach())
+            best, best_step, factors = error, step, (p.detach(), q.detach())
         if step - best_step >= PATIENCE or step == max_steps:
             break
         loss = squared_errors(p, q, problem.train).sum() + gamma / 2 * dirichlet_energy(problem, p, q)
@@ -223,7 +234,7 @@ def complete(problem: Problem, gamma: float, max_steps: int, seed: int) -> Compl
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    return Completed((kept[0] @ kept[1][problem.place].T).numpy(), best, step, losses)
+    return CompletionResult((factors[0] @ factors[1][problem.channel_rows].T).numpy(), best, step, losses)
 
 
 def squared_errors(p: torch.Tensor, q: torch.Tensor, cells: Cells) -> torch.Tensor:
@@ -232,7 +243,7 @@ def squared_errors(p: torch.Tensor, q: torch.Tensor, cells: Cells) -> torch.Tens
     return ((p.index_select(0, row) * q.index_select(0, column)).sum(dim=1) - value) ** 2
 
 
-def dirichlet_energy(problem: Problem, p: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
+def dirichlet_energy(problem: CompletionProblem, p: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
     """tr(X^T L_r X) + tr(X L_c X^T) of X = P Q^T, without X: tr((P^T L_r P)(Q^T Q)) + tr((Q^T L_c Q)(P^T P))."""
     rows, columns = problem.rows, problem.columns
     return (rows.energy(p) * columns.gram(q)).sum() + (columns.energy(q) * rows.gram(p)).sum()

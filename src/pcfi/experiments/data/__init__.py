@@ -1,0 +1,1 @@
+"""Data sets, missing masks, splits: what a run starts from."""

@@ -1,0 +1,1 @@
+"""Execution of runs in worker processes, and the store of their records."""

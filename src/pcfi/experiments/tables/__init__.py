@@ -1,0 +1,1 @@
+"""Experiments of the paper -> runs, and their records -> tables, figures and a page."""

@@ -1,0 +1,228 @@
+"""Experiments and their records -> tables in Markdown, LaTeX and HTML."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pcfi.experiments.paper import PaperScore, Score
+from pcfi.experiments.run import Record
+from pcfi.experiments.runs.store import RunStore
+from pcfi.experiments.tables.cells import TableCell, count_failures, mean_score
+from pcfi.experiments.tables.experiment import Experiment
+from pcfi.experiments.tables.hops import pooled_by_hops
+
+EMPTY = "-"
+SELECTED_PARAMETERS = "Parameters chosen on validation"
+METRIC_TITLES = {
+    "accuracy": "accuracy",
+    "auc": "AUC",
+    "ap": "AP",
+    "imputing_seconds": "imputation (s)",
+    "training_seconds": "training (s)",
+}
+_LATEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "±": r"$\pm$"}
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """Rows and columns of text; the first `text_columns` columns are aligned left, the others right."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    text_columns: int = 0
+
+    def markdown(self) -> str:
+        """Return the table in GitHub's Markdown, without its title."""
+        align = ["---" if column < self.text_columns else "---:" for column in range(len(self.head))]
+        lines = [self.head, align, *self.rows]
+        return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+
+    def latex(self) -> str:
+        """Return a `tabular` with booktabs rules, and the title as its caption."""
+        columns = "l" * self.text_columns + "r" * (len(self.head) - self.text_columns)
+        head, *body = [" & ".join(map(_latex, line)) + r" \\" for line in (self.head, *self.rows)]
+        return "\n".join(
+            [
+                r"\begin{table}",
+                rf"\caption{{{_latex(self.title)}}}",
+                rf"\begin{{tabular}}{{{columns}}}",
+                r"\toprule",
+                head,
+                r"\midrule",
+                *body,
+                r"\bottomrule",
+                r"\end{tabular}",
+                r"\end{table}",
+                "",
+            ]
+        )
+
+    def html(self) -> str:
+        """Return a `table` element with its caption, escaped."""
+        from html import escape
+
+        def line(cells: Sequence[str], tag: str) -> str:
+            classes = ["" if column < self.text_columns else ' class="number"' for column in range(len(cells))]
+            return "".join(f"<{tag}{name}>{escape(cell)}</{tag}>" for cell, name in zip(cells, classes, strict=True))
+
+        body = "\n".join(f"<tr>{line(row, 'td')}</tr>" for row in self.rows)
+        head = f"<caption>{escape(self.title)}</caption>\n<thead><tr>{line(self.head, 'th')}</tr></thead>"
+        return f"<table>\n{head}\n<tbody>\n{body}\n</tbody>\n</table>\n"
+
+
+def full_table(experiment: Experiment, store: RunStore) -> TextTable:
+    """Return one row per cell and metric: condition, system, ours, paper, difference, number of splits.
+
+    Cells without any record are left out.
+    """
+    with_rates = len({cell.condition.rate for cell in experiment.cells}) > 1
+    rows = [
+        (*_row_head(cell, metric, with_rates), *_row_scores(cell, metric, records))
+        for cell in experiment.cells
+        if (records := cell.records(store))
+        for metric in experiment.metrics or cell.metrics
+    ]
+    head = ("data set", "missing", *(["rate"] if with_rates else []), "system", "metric")
+    return TextTable(experiment.title, (*head, "ours", "paper", "difference", "splits"), tuple(rows), len(head))
+
+
+def wide_tables(experiment: Experiment, store: RunStore) -> list[TextTable]:
+    """Return, per mask and metric: a row per system, a column per data set or rate, cells with "ours (paper)".
+
+    A last column holds the average over the data sets, for systems (and papers) with a number for each of them.
+    """
+    groups = dict.fromkeys(
+        (cell.condition.task, cell.condition.missing, metric)
+        for cell in experiment.cells
+        for metric in experiment.metrics or cell.metrics
+    )
+    tables = []
+    for task, missing, metric in groups:
+        cells = [cell for cell in experiment.cells if (cell.condition.task, cell.condition.missing) == (task, missing)]
+        by_rate = len({cell.condition.rate for cell in cells}) > 1
+        for dataset in dict.fromkeys(cell.condition.dataset for cell in cells) if by_rate else [None]:
+            part = [cell for cell in cells if dataset in (None, cell.condition.dataset)]
+            title = ", ".join(filter(None, [dataset, f"{missing} missing", METRIC_TITLES.get(metric, metric)]))
+            table = _wide_table(title, part, metric, store, by_rate=by_rate)
+            if table.rows:
+                tables.append(table)
+    return tables
+
+
+def hops_tables(experiment: Experiment, store: RunStore, measure: str) -> list[TextTable]:
+    """Return, per condition: a row per system, a column per number of hops; `measure` is "accuracy" or "cosine"."""
+    tables = []
+    for condition in dict.fromkeys(cell.condition for cell in experiment.cells):
+        values_by_label = {
+            cell.label: {scores.hops: getattr(scores, measure) for scores in pooled_by_hops(cell.records(store))}
+            for cell in experiment.cells
+            if cell.condition == condition
+        }
+        columns = sorted(set().union(*values_by_label.values()))
+        rows = [
+            (label, *(EMPTY if (value := values.get(hops)) is None else f"{value:.3g}" for hops in columns))
+            for label, values in values_by_label.items()
+            if values
+        ]
+        if rows:
+            tables.append(TextTable(f"{condition}: {measure} by hops", ("system", *map(str, columns)), tuple(rows), 1))
+    return tables
+
+
+def heatmap_tables(experiment: Experiment, store: RunStore) -> list[TextTable]:
+    """Return, per condition and metric: a row per alpha, a column per beta."""
+    tables = []
+    cells = [cell for cell in experiment.cells if cell.grid_point]
+    for condition in dict.fromkeys(cell.condition for cell in cells):
+        part = [cell for cell in cells if cell.condition == condition]
+        betas = sorted({cell.grid_point["beta"] for cell in part})
+        for metric in part[0].metrics:
+            scores = {
+                (cell.grid_point["alpha"], cell.grid_point["beta"]): score
+                for cell in part
+                if (score := cell.score(store, metric))
+            }
+            rows = [
+                (f"{alpha:g}", *(_mean(scores.get((alpha, beta))) for beta in betas))
+                for alpha in sorted({alpha for alpha, _ in scores})
+            ]
+            if rows:
+                head = ("alpha", *(f"beta {beta:.2g}" for beta in betas))
+                tables.append(TextTable(f"{condition}: {METRIC_TITLES[metric]}", head, tuple(rows), 1))
+    return tables
+
+
+def selected_parameters_table(experiment: Experiment, store: RunStore) -> TextTable | None:
+    """Return the parameters that are best on validation, for the cells with several candidates."""
+    rows = []
+    for cell in experiment.cells:
+        records = cell.records(store) if len(cell.candidates) > 1 else []
+        if records:
+            task, dataset, missing, rate = cell.condition
+            parameters = ", ".join(
+                f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
+                for name, value in records[0].run.parameters
+            )
+            rows.append((task, dataset, missing, f"{rate:g}", cell.label, parameters, str(len(records))))
+    head = ("task", "data set", "missing", "rate", "system", "chosen", "splits")
+    return TextTable(SELECTED_PARAMETERS, head, tuple(rows), 6) if rows else None
+
+
+def _row_head(cell: TableCell, metric: str, with_rates: bool) -> tuple[str, ...]:
+    rate = (f"{cell.condition.rate:g}",) if with_rates else ()
+    return (cell.condition.dataset, cell.condition.missing, *rate, cell.label, METRIC_TITLES.get(metric, metric))
+
+
+def _row_scores(cell: TableCell, metric: str, records: list[Record]) -> tuple[str, ...]:
+    ours, paper = mean_score(records, metric), cell.paper.get(metric)
+    difference = f"{ours.mean - paper.mean:+.2f}" if ours and isinstance(paper, Score) else EMPTY
+    splits = ", ".join(filter(None, [str(ours.splits) if ours else "0", count_failures(records)]))
+    return _mean_and_std(ours), _mean_and_std(paper), difference, splits
+
+
+def _wide_table(title: str, cells: list[TableCell], metric: str, store: RunStore, *, by_rate: bool) -> TextTable:
+    column: Callable[[TableCell], str] = (
+        (lambda cell: f"{cell.condition.rate:g}") if by_rate else (lambda cell: cell.condition.dataset)
+    )
+    columns = list(dict.fromkeys(map(column, cells)))
+    with_average = len(columns) > 1 and not by_rate
+    rows = []
+    for label in dict.fromkeys(cell.label for cell in cells):
+        own = {column(cell): cell for cell in cells if cell.label == label}
+        records = [own[name].records(store) if name in own else [] for name in columns]
+        ours = [mean_score(part, metric) for part in records]
+        paper = [own[name].paper.get(metric) if name in own else None for name in columns]
+        if any(records):
+            texts = [_ours_and_paper(*three) for three in zip(records, ours, paper, strict=True)]
+            rows.append((label, *texts, *([_average(ours, paper)] if with_average else [])))
+    return TextTable(title, ("system", *columns, *(["average"] if with_average else [])), tuple(rows), 1)
+
+
+def _ours_and_paper(records: list[Record], ours: Score | None, paper: PaperScore | None) -> str:
+    out_of_memory = records and all(record.status == "out of memory" for record in records)
+    text = "out of memory" if out_of_memory else _mean(ours)
+    return text if paper is None else f"{text} ({_mean(paper)})"
+
+
+def _average(ours: Sequence[Score | None], paper: Sequence[PaperScore | None]) -> str:
+    our_means = [score.mean for score in ours if score is not None]
+    paper_means = [score.mean for score in paper if isinstance(score, Score)]
+    text = f"{sum(our_means) / len(our_means):.2f}" if len(our_means) == len(ours) else EMPTY
+    return f"{text} ({sum(paper_means) / len(paper_means):.2f})" if len(paper_means) == len(paper) else text
+
+
+def _mean(score: PaperScore | None) -> str:
+    if isinstance(score, Score):
+        return f"{score.mean:.2f}"
+    return score or EMPTY
+
+
+def _mean_and_std(score: PaperScore | None) -> str:
+    std = f" ± {score.std:.2f}" if isinstance(score, Score) and score.std is not None else ""
+    return _mean(score) + std
+
+
+def _latex(text: str) -> str:
+    signed = re.sub(r"^([+-])(?=\d)", r"$\1$", text)
+    return "".join(_LATEX.get(letter, letter) for letter in signed)

@@ -1,0 +1,1 @@
+"""Training of the common networks: node classification and link prediction."""
