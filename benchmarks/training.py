@@ -11,10 +11,10 @@ from common import answer
 from torch import nn
 from torch_geometric.nn import GCNConv
 
-from pcfi.experiments.training.tasks import constant_features, learn
+from pcfi.experiments.data.run_input import RunInput, load_run_input
 from pcfi.experiments.run import Run
-from pcfi.experiments.data.run_input import Setting, make_setting
-from pcfi.experiments.systems import system
+from pcfi.experiments.systems.imputers import fill
+from pcfi.experiments.training.tasks import first_layer_on_features, train_network
 
 
 class Peer(nn.Module):
@@ -30,13 +30,13 @@ class Peer(nn.Module):
         return self.layers[-1](x, edge_index)
 
 
-def peer(setting: Setting, features: np.ndarray) -> dict[str, float]:
+def peer(run_input: RunInput, features: np.ndarray) -> dict[str, float]:
     """The protocol as one writes it with PyG: a step and a test per epoch, patience on validation accuracy."""
-    torch.manual_seed(setting.run.seed)
+    torch.manual_seed(run_input.run.seed)
     start = time.perf_counter()
-    x, edges, labels = (torch.tensor(part) for part in (features, setting.edges, setting.dataset.labels))
-    split = setting.split
-    model = Peer([x.shape[1], 64, 64, setting.dataset.n_classes])
+    x, edges, labels = (torch.tensor(part) for part in (features, run_input.edges, run_input.dataset.labels))
+    split = run_input.split
+    model = Peer([x.shape[1], 64, 64, run_input.dataset.n_classes])
     optimizer = torch.optim.Adam(model.parameters(), lr=0.005)
     best, best_epoch, accuracy = -1.0, 0, 0.0
     for epoch in range(1, 10_001):
@@ -54,15 +54,15 @@ def peer(setting: Setting, features: np.ndarray) -> dict[str, float]:
     return {"seconds": time.perf_counter() - start, "epochs": epoch, "accuracy": 100 * accuracy}
 
 
-def ours(setting: Setting, features: np.ndarray) -> dict[str, float]:
+def ours(run_input: RunInput, features: np.ndarray) -> dict[str, float]:
     start = time.perf_counter()
-    trained = learn(setting, constant_features(setting, features))
+    trained = train_network(run_input, first_layer_on_features(run_input, features))
     seconds = time.perf_counter() - start
-    correct = trained.predicted == setting.dataset.labels
+    correct = trained.labels == run_input.dataset.labels
     return {
         "seconds": seconds,
         "epochs": trained.metrics["epochs"],
-        "accuracy": 100 * correct[setting.split.test].mean(),
+        "accuracy": 100 * correct[run_input.split.test].mean(),
     }
 
 
@@ -70,12 +70,12 @@ def compare(dataset: str, missing: str, rate: float, seeds: int) -> dict[str, An
     """Both in turn on each seed's split; the first seed's training is done once before, to warm up."""
     rows: dict[str, list[dict[str, float]]] = {"ours": [], "PyG": []}
     for seed in range(seeds):
-        setting = make_setting(Run("classification", dataset, missing, rate, "pcfi", (), seed))
-        features = system("pcfi").fill(setting)[0]
+        run_input = load_run_input(Run("classification", dataset, missing, rate, "pcfi", (), seed))
+        features = fill(run_input)[0]
         if seed == 0:
-            ours(setting, features)
-        rows["ours"].append(ours(setting, features))
-        rows["PyG"].append(peer(setting, features))
+            ours(run_input, features)
+        rows["ours"].append(ours(run_input, features))
+        rows["PyG"].append(peer(run_input, features))
     mean = {who: {key: np.mean([row[key] for row in of]) for key in of[0]} for who, of in rows.items()}
     per_epoch = {who: 1000 * mean[who]["seconds"] / mean[who]["epochs"] for who in mean}
     return {

@@ -111,16 +111,16 @@ def values_run(name: str, kind: str, rate: float, seed: int) -> dict[str, Any]:
 
 
 def downstream_run(name: str, kind: str, seed: int) -> dict[str, Any]:
-    from pcfi.experiments.runs.execution import execute
+    from pcfi.experiments.data.run_input import load_run_input
     from pcfi.experiments.paper import paper_parameters
     from pcfi.experiments.run import Run
-    from pcfi.experiments.data.run_input import make_setting
+    from pcfi.experiments.runs.execution import execute
 
     def accuracy(**parameters: Any) -> float:
         chosen = tuple(sorted(parameters.items()))
         return execute(Run("classification", name, kind, 0.995, "pcfi", chosen, seed)).metrics["accuracy"]
 
-    setting = make_setting(Run("classification", name, kind, 0.995, "pcfi", (), seed))
+    setting = load_run_input(Run("classification", name, kind, 0.995, "pcfi", (), seed))
     tuning = pcfi.tune(setting.features, setting.edges, objective="representation")
     paper = paper_parameters("classification", name, kind, 0.995)
     ours = {"alpha": tuning.alpha, "beta": tuning.beta, "center": tuning.center, "solver": "settled"}

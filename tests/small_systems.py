@@ -1,28 +1,40 @@
-"""Small real computations in place of the paper's systems: what the runner's tests let run."""
+"""Small computations in place of the paper's systems, for the tests of the pool."""
 
 import os
 import signal
 import time
+from pathlib import Path
 
 import numpy as np
 
-from pcfi.experiments.run import Outcome, Run
+from pcfi.experiments.run import Record, Run
 
 
-def power_iteration(run: Run) -> Outcome:
-    """The largest eigenvalue of a random symmetric matrix; `parameters` may ask for trouble on the way."""
-    asked = dict(run.parameters)
-    size = asked.get("size", 20)
+def power_iteration(run: Run) -> Record:
+    """The largest eigenvalue of a random symmetric matrix; the parameter "fault" makes the run fail."""
+    parameters = dict(run.parameters)
+    size = parameters.get("size", 20)
     matrix = np.random.default_rng(run.seed).standard_normal((size, size))
     matrix = matrix @ matrix.T
     vector = np.ones(size)
     for _ in range(200):
         vector = matrix @ vector
         vector /= np.linalg.norm(vector)
-    TROUBLE[asked.get("trouble", "none")]()
-    time.sleep(asked.get("seconds", 0.0))
+    FAULTS[parameters.get("fault", "none")]()
+    if "meet" in parameters:
+        wait_for_each_other(*map(Path, parameters["meet"]))
+    time.sleep(parameters.get("seconds", 0.0))
     value = float(vector @ matrix @ vector)
-    return Outcome({"accuracy": value, "validation_accuracy": value / 2}, {"process": os.getpid()})
+    return Record(run, "done", {"accuracy": value, "validation_accuracy": value / 2}, {"process": os.getpid()})
+
+
+def wait_for_each_other(own: Path, other: Path) -> None:
+    own.touch()
+    for _ in range(1200):
+        if other.exists():
+            return
+        time.sleep(0.05)
+    raise TimeoutError("the other run has not started")
 
 
 def fill_memory() -> None:
@@ -40,7 +52,7 @@ def run_out() -> None:
 
 
 KEPT: list[np.ndarray] = []
-TROUBLE = {
+FAULTS = {
     "none": lambda: None,
     "keeps memory": lambda: KEPT.append(np.ones(30_000_000)),
     "error": raise_error,

@@ -1,12 +1,14 @@
-"""docs/reproduce.md is filled in from a store, between its marks, as often as one likes."""
+"""docs/reproduce.py writes the results of a store between the marks of a page, and writing twice changes nothing."""
 
 import importlib.util
 from pathlib import Path
 
 import pytest
 
-from pcfi.experiments.tables.experiment import Selection, plan
-from pcfi.experiments.runs.store import Record, Store
+from pcfi.experiments.run import Record
+from pcfi.experiments.runs.store import RunStore
+from pcfi.experiments.tables.experiment import Selection
+from pcfi.experiments.tables.paper_experiments import find_experiments
 
 SCRIPT = Path(__file__).resolve().parents[1] / "docs" / "reproduce.py"
 
@@ -20,8 +22,8 @@ def script():
 
 
 def test_results_stand_between_the_marks_and_prose_stays(script, tmp_path):
-    store = Store(tmp_path / "runs.jsonl")
-    for run in plan("table1", Selection(datasets=("Cora",), systems=("pcfi",), splits=2))[0].runs:
+    store = RunStore(tmp_path / "runs.jsonl")
+    for run in find_experiments("table1", Selection(datasets=("Cora",), systems=("pcfi",), splits=2))[0].runs:
         accuracy = 75.0 + run.seed
         hops = [{"hops": 1, "nodes": 40, "cosine": 0.25, "tested": 20, "correct": 15}]
         store.append(Record(run, "done", {"accuracy": accuracy, "validation_accuracy": accuracy}, {"hops": hops}))
@@ -38,13 +40,13 @@ def test_results_stand_between_the_marks_and_prose_stays(script, tmp_path):
 
 
 def test_the_readme_has_the_main_rows(script, tmp_path):
-    store = Store(tmp_path / "runs.jsonl")
-    for run in plan("table1", Selection(datasets=("Cora",), systems=("pcfi",), splits=1))[0].runs:
+    store = RunStore(tmp_path / "runs.jsonl")
+    for run in find_experiments("table1", Selection(datasets=("Cora",), systems=("pcfi",), splits=1))[0].runs:
         store.append(Record(run, "done", {"accuracy": 75.0, "validation_accuracy": 75.0}, {}))
-    once = script.headline(f"before\n{script.START}old\n{script.END}\nafter\n", store)
+    once = script.readme(f"before\n{script.START}old\n{script.END}\nafter\n", store)
     assert "75.00 (75.49)" in once
     assert once.endswith("\nafter\n")
-    assert script.headline(once, store) == once
+    assert script.readme(once, store) == once
     assert script.START in script.README.read_text()
 
 

@@ -105,7 +105,7 @@ class _Worker:
         self._executor = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), initialize, (warm_up,))
         others = set(multiprocessing.active_children())
         with _environment({name: str(threads) for name in _THREAD_VARIABLES}):
-            self._started: Future[int] = self._executor.submit(os.getpid)
+            self._started = self._executor.submit(callable, execute)  # imports its module in the new process
         (self._process,) = set(multiprocessing.active_children()) - others
         self.future: Future[Record] = Future()
         self.run: Run | None = None

@@ -1,4 +1,4 @@
-"""What tables and figures consist of, what cells come to, and how long runs will take."""
+"""Experiments: the runs behind tables and figures, the scores of cells, expected durations."""
 
 import math
 import re
@@ -6,14 +6,15 @@ import re
 import pytest
 
 from pcfi.errors import ParameterError
-from pcfi.experiments.tables.cells import Cell, Condition, Summary, chosen, summary, trouble
-from pcfi.experiments.tables.hops import by_hops
-from pcfi.experiments.runs.durations import Experience, spoken
-from pcfi.experiments.paper import Printed
-from pcfi.experiments.tables.experiment import PLANS, Plan, Selection, plan
-from pcfi.experiments.runs.pool import remaining
-from pcfi.experiments.runs.store import Record, Store
-from pcfi.experiments.tables.text_tables import Table, full_table, heatmap_tables, hops_tables, wide_tables
+from pcfi.experiments.paper import Score
+from pcfi.experiments.run import Record
+from pcfi.experiments.runs.durations import RunDurations, format_duration
+from pcfi.experiments.runs.store import RunStore
+from pcfi.experiments.tables.cells import Condition, TableCell, count_failures, mean_score
+from pcfi.experiments.tables.experiment import Selection
+from pcfi.experiments.tables.hops import pooled_by_hops
+from pcfi.experiments.tables.paper_experiments import EXPERIMENTS, find_experiments
+from pcfi.experiments.tables.text_tables import TextTable, full_table, heatmap_tables, hops_tables, wide_tables
 
 CORA = Condition("classification", "Cora", "structural", 0.995)
 
@@ -23,7 +24,7 @@ def done(run, seconds=1.0, **metrics):
 
 
 def stored(tmp_path, records):
-    store = Store(tmp_path / "runs.jsonl")
+    store = RunStore(tmp_path / "runs.jsonl")
     for record in records:
         store.append(record)
     return store
@@ -32,26 +33,26 @@ def stored(tmp_path, records):
 def cell_of(name, label, **place):
     (found,) = [
         cell
-        for cell in plan(name)[0].cells
+        for cell in find_experiments(name)[0].cells
         if cell.label == label and all(getattr(cell.condition, key) == value for key, value in place.items())
     ]
     return found
 
 
-@pytest.mark.parametrize("name", [name for name in PLANS if name != "all"])
-def test_every_plan_has_valid_runs_each_once(name):
-    (only,) = plan(name)
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_has_valid_runs_each_once(name):
+    (only,) = find_experiments(name)
     assert only.runs
     assert len({run.key for run in only.runs}) == len(only.runs)
 
 
 def test_table1_asks_for_what_the_paper_ran():
-    (table,) = plan("table1")
+    (table,) = find_experiments("table1")
     assert len(table.cells) == 5 * 2 * 8
     pcfi = cell_of("table1", "PCFI", dataset="Cora", missing="structural")
     assert [run.seed for run in pcfi.runs] == list(range(10))
     assert dict(pcfi.runs[0].parameters) == {"alpha": 0.9, "beta": 1.0}
-    assert pcfi.paper["accuracy"] == Printed(75.49, 2.1)
+    assert pcfi.paper["accuracy"] == Score(75.49, 2.1, 10)
     steps = [
         dict(cell_of("table1", f"FP, {n} steps", dataset="Cora", missing="uniform").runs[0].parameters)
         for n in (40, 100)
@@ -61,13 +62,13 @@ def test_table1_asks_for_what_the_paper_ran():
 
 def test_table2_compares_both_metrics_with_the_paper():
     pcfi = cell_of("table2", "PCFI", dataset="PubMed", missing="uniform")
-    assert pcfi.paper == {"auc": Printed(85.26, 0.36), "ap": Printed(88.52, 0.2)}
+    assert pcfi.paper == {"auc": Score(85.26, 0.36, 10), "ap": Score(88.52, 0.2, 10)}
     full = cell_of("table2", "Full features", dataset="PubMed", missing="uniform")
-    assert full.paper["auc"] == Printed(95.82, 0.27)
+    assert full.paper["auc"] == Score(95.82, 0.27, 10)
 
 
-def test_equal_work_is_asked_for_once():
-    table, rates = plan("table1")[0], plan("rates")[0]
+def test_equal_computations_are_one_run():
+    table, rates = find_experiments("table1")[0], find_experiments("rates")[0]
     lp = [cell for cell in rates.cells if cell.label == "Label propagation" and cell.condition.dataset == "Cora"]
     assert len(lp) == 8
     assert len({run.key for cell in lp for run in cell.runs}) == 10  # it sees no features
@@ -81,16 +82,16 @@ def test_equal_work_is_asked_for_once():
 
 def test_the_ablation_stands_next_to_the_papers_and_only_at_its_rate():
     row = cell_of("ablation", "row-stochastic", dataset="CiteSeer")
-    assert row.paper == {"accuracy": Printed(64.8, 2.6)}
+    assert row.paper == {"accuracy": Score(64.8, 2.6, 10)}
     assert dict(row.runs[0].parameters) == {"alpha": 1.0, "beta": 0.0}
-    (rates,) = plan(
+    (rates,) = find_experiments(
         "rates", Selection(datasets=("CiteSeer",), systems=("fp",), rates=(0.5, 0.995), missing=("structural",))
     )
-    assert [cell.paper.get("accuracy") for cell in rates.cells] == [None, None, *[Printed(59.76, 2.47)] * 2]
+    assert [cell.paper.get("accuracy") for cell in rates.cells] == [None, None, *[Score(59.76, 2.47, 10)] * 2]
 
 
-def test_the_solver_plan_compares_the_five_ways_of_the_paper_and_ours():
-    cells = [cell for cell in plan("solver")[0].cells if cell.condition[1:3] == ("Cora", "structural")]
+def test_the_solver_experiment_compares_five_configurations():
+    cells = [cell for cell in find_experiments("solver")[0].cells if cell.condition[1:3] == ("Cora", "structural")]
     paper = {"alpha": 0.9, "beta": 1.0}
     settled = {"solver": "settled", "alpha": 0.9, "beta": 0.0}
     assert [dict(cell.runs[0].parameters) for cell in cells] == [
@@ -103,31 +104,33 @@ def test_the_solver_plan_compares_the_five_ways_of_the_paper_and_ours():
 
 
 def test_the_heatmap_spans_the_papers_grid():
-    cells = plan("heatmap")[0].cells
+    cells = find_experiments("heatmap")[0].cells
     assert sum(cell.condition.task == "classification" for cell in cells) == 9 * 13
     assert sum(cell.condition.task == "links" for cell in cells) == 9 * 7
-    assert {round(math.log10(cell.axis["beta"]), 6) for cell in cells if cell.condition.task == "links"} == set(
+    assert {round(math.log10(cell.grid_point["beta"]), 6) for cell in cells if cell.condition.task == "links"} == set(
         range(-6, 1)
     )
-    assert cells[0].runs[0].key in {run.key for cell in plan("search")[0].cells for run in cell.runs}
+    assert cells[0].runs[0].key in {run.key for cell in find_experiments("search")[0].cells for run in cell.runs}
 
 
 def test_a_grid_replaces_the_searchs_and_keeps_the_heatmaps_axes():
     selection = Selection(
         grid={"alpha": (0.5,)}, splits=1, tasks=("links",), systems=("pcfi",), missing=("structural",)
     )
-    assert [cell.axis["alpha"] for cell in plan("heatmap", selection)[0].cells] == [0.5] * 7
-    assert all(len(cell.candidates) == 1 for cell in plan("search", selection)[0].cells)
+    assert [cell.grid_point["alpha"] for cell in find_experiments("heatmap", selection)[0].cells] == [0.5] * 7
+    assert all(len(cell.candidates) == 1 for cell in find_experiments("search", selection)[0].cells)
 
 
 def test_whole_numbers_do_not_make_another_run():
-    whole, broken = (plan("heatmap", Selection(grid={"alpha": [one], "beta": [one]}))[0] for one in (1, 1.0))
+    whole, broken = (
+        find_experiments("heatmap", Selection(grid={"alpha": [one], "beta": [one]}))[0] for one in (1, 1.0)
+    )
     assert whole.runs == broken.runs
     assert whole.runs[0].key == broken.runs[0].key
 
 
-def test_all_is_every_plan_but_the_search():
-    assert {one.name for one in plan("all")} == set(PLANS) - {"all", "search"}
+def test_all_is_every_experiment_except_the_search():
+    assert {one.name for one in find_experiments("all")} == set(EXPERIMENTS) - {"search"}
 
 
 def test_a_selection_replaces_what_the_paper_ran():
@@ -137,9 +140,9 @@ def test_a_selection_replaces_what_the_paper_ran():
         rates=(0.5,),
         missing=("block",),
         splits=2,
-        fixed={"epochs": 3, "steps": 7},
+        parameters={"epochs": 3, "steps": 7},
     )
-    (table,) = plan("table1", selection)
+    (table,) = find_experiments("table1", selection)
     assert [cell.label for cell in table.cells] == ["Channel mean", "FP, 40 steps", "FP, 100 steps"]
     assert {(run.dataset, run.missing, run.rate, run.seed) for run in table.runs} == {
         ("Photo", "block", 0.5, s) for s in (0, 1)
@@ -157,35 +160,38 @@ def test_a_selection_replaces_what_the_paper_ran():
         ({"tasks": ("regression",)}, "unknown task 'regression': choose from classification, links"),
         ({"splits": 0}, "splits must be at least 1, got 0"),
         ({"rates": (1.5,)}, "rate must be"),
-        ({"fixed": {"epochs": 0}}, "epochs must be"),
+        ({"parameters": {"epochs": 0}}, "epochs must be"),
         ({"tasks": ("links",)}, "nothing to run"),
     ],
 )
 def test_wrong_names_list_the_known_ones(selection, words):
     with pytest.raises(ParameterError, match=re.escape(words)):
-        plan("table1", Selection(**selection))
+        find_experiments("table1", Selection(**selection))
 
 
-def test_an_unknown_plan_lists_the_known_ones():
-    with pytest.raises(ParameterError, match="unknown plan 'table3': choose from table1, table2"):
-        plan("table3")
+def test_an_unknown_experiment_lists_the_known_ones():
+    with pytest.raises(ParameterError, match="unknown experiment 'table3': choose from table1, table2"):
+        find_experiments("table3")
 
 
-def test_summary_is_mean_and_sample_deviation():
-    assert Summary.of([1.0, 2.0, 6.0]) == Summary(3.0, math.sqrt((4 + 1 + 9) / 2), 3)
-    assert Summary.of([5.0]) == Summary(5.0, None, 1)
-    assert Summary.of([]) is None
+def test_a_score_is_the_mean_and_the_sample_standard_deviation():
+    records = [done(CORA.run("zero", {}, seed), accuracy=value) for seed, value in enumerate((1.0, 2.0, 6.0))]
+    assert mean_score(records, "accuracy") == Score(3.0, math.sqrt((4 + 1 + 9) / 2), 3)
+    assert mean_score(records[:1], "accuracy") == Score(1.0, None, 1)
+    assert mean_score(records, "auc") is None
 
 
-def test_what_is_left_is_what_the_store_does_not_have(tmp_path):
-    runs = plan("table1", Selection(datasets=("Cora",), systems=("zero",), splits=3, missing=("structural",)))[0].runs
+def test_missing_runs_are_those_without_a_record(tmp_path):
+    runs = find_experiments(
+        "table1", Selection(datasets=("Cora",), systems=("zero",), splits=3, missing=("structural",))
+    )[0].runs
     store = stored(tmp_path, [done(runs[0], accuracy=1.0), Record(runs[1], "failed", message="no")])
-    assert remaining(runs, store) == [runs[2]]
-    assert remaining(runs, store, retry=True) == [runs[1], runs[2]]
+    assert store.missing(runs) == [runs[2]]
+    assert store.missing(runs, retry=True) == [runs[1], runs[2]]
 
 
 def test_tables_show_ours_the_papers_their_difference_and_the_splits(tmp_path):
-    (table,) = plan(
+    (table,) = find_experiments(
         "table1", Selection(datasets=("Cora",), systems=("pcfi", "srmgcnn"), splits=3, missing=("structural",))
     )
     pcfi, srmgcnn = table.cells
@@ -202,7 +208,7 @@ def test_tables_show_ours_the_papers_their_difference_and_the_splits(tmp_path):
 
 
 def test_wide_tables_average_what_is_complete(tmp_path):
-    (table,) = plan(
+    (table,) = find_experiments(
         "table1", Selection(datasets=("Cora", "CiteSeer"), systems=("pcfi", "zero"), splits=1, missing=("uniform",))
     )
     values = {("pcfi", "Cora"): 78.0, ("pcfi", "CiteSeer"): 70.0, ("zero", "Cora"): 60.0}
@@ -217,14 +223,14 @@ def test_wide_tables_average_what_is_complete(tmp_path):
 
 def test_heatmap_tables_have_a_row_per_alpha(tmp_path):
     grid = {"alpha": [0.5, 0.9], "beta": [0.01, 1.0]}
-    (heat,) = plan("heatmap", Selection(grid=grid, splits=1, tasks=("classification",)))
+    (heat,) = find_experiments("heatmap", Selection(grid=grid, splits=1, tasks=("classification",)))
     records = [done(run, accuracy=10 * place) for place, run in enumerate(heat.runs[:3])]
     (table,) = heatmap_tables(heat, stored(tmp_path, records))
     assert table.rows == (("0.5", "0.00", "10.00"), ("0.9", "20.00", "-"))
 
 
 def test_tables_are_escaped_in_every_format():
-    table = Table("50 % & <b>", ("a|b", "n"), (("<script>", "-1.5"), ("x_y", "+2 ± 1")), numbers=1)
+    table = TextTable("50 % & <b>", ("a|b", "n"), (("<script>", "-1.5"), ("x_y", "+2 ± 1")), text_columns=1)
     assert table.markdown() == "| a\\|b | n |\n| --- | ---: |\n| <script> | -1.5 |\n| x_y | +2 ± 1 |\n"
     assert "<script>" not in table.html()
     assert "&lt;script&gt;" in table.html()
@@ -239,7 +245,7 @@ def test_validation_chooses_among_parameters_and_the_test_metric_does_not(tmp_pa
     candidates = tuple(
         tuple(CORA.run("pcfi", {"alpha": alpha, "beta": 0.1}, seed) for seed in (0, 1)) for alpha in (0.1, 0.5, 0.9)
     )
-    cell = Cell(CORA, "PCFI", candidates)
+    cell = TableCell(CORA, "PCFI", candidates)
     validation, test = [[60, 70], [72, 70], [80, 50]], [[99, 99], [71, 73], [0, 0]]
     records = [
         done(run, validation_accuracy=float(validation[i][j]), accuracy=float(test[i][j]))
@@ -247,9 +253,9 @@ def test_validation_chooses_among_parameters_and_the_test_metric_does_not(tmp_pa
         for j, run in enumerate(runs)
     ]
     store = stored(tmp_path, records)
-    best = chosen(cell, store)
+    best = cell.records(store)
     assert dict(best[0].run.parameters)["alpha"] == 0.5
-    assert summary(best, "accuracy") == Summary(72.0, math.sqrt(2), 2)
+    assert cell.score(store, "accuracy") == Score(72.0, math.sqrt(2), 2)
 
 
 def test_choices_are_compared_on_the_splits_that_all_have(tmp_path):
@@ -261,15 +267,15 @@ def test_choices_are_compared_on_the_splits_that_all_have(tmp_path):
         done(both[0], validation_accuracy=85.0, accuracy=85.0),
         done(both[1], validation_accuracy=40.0, accuracy=40.0),
     ]
-    best = chosen(Cell(CORA, "PCFI", (easy_only, both)), stored(tmp_path, records))
+    best = TableCell(CORA, "PCFI", (easy_only, both)).records(stored(tmp_path, records))
     assert [dict(record.run.parameters)["alpha"] for record in best] == [0.9]
 
 
-def test_trouble_counts_what_is_not_done():
+def test_failures_are_counted_by_status():
     runs = [CORA.run("zero", {}, seed) for seed in range(4)]
     records = [done(runs[0]), Record(runs[1], "failed"), Record(runs[2], "out of memory"), Record(runs[3], "failed")]
-    assert trouble(records) == "2 failed, 1 out of memory"
-    assert trouble(records[:1]) == ""
+    assert count_failures(records) == "2 failed, 1 out of memory"
+    assert count_failures(records[:1]) == ""
 
 
 def test_hops_are_pooled_over_splits(tmp_path):
@@ -280,34 +286,34 @@ def test_hops_are_pooled_over_splits(tmp_path):
             {"hops": 2, "nodes": 5, "tested": 0, "correct": 0},
         ],
     ]
-    (cells,) = plan("hops-accuracy", Selection(datasets=("Cora",), systems=("fp",), splits=2))
+    (cells,) = find_experiments("hops-accuracy", Selection(datasets=("Cora",), systems=("fp",), splits=2))
     records = [Record(run, "done", {"accuracy": 1.0}, {"hops": row}) for run, row in zip(cells.runs, rows, strict=True)]
-    near, far = by_hops(records)
+    near, far = pooled_by_hops(records)
     assert (near.accuracy, near.cosine) == (60.0, pytest.approx(0.2))
     assert (far.accuracy, far.cosine) == (None, None)
     (table,) = hops_tables(cells, stored(tmp_path, records), "accuracy")
     assert table.rows == (("FP", "60", "-"),)
 
 
-def test_estimates_come_from_the_runs_most_alike():
+def test_expected_durations_come_from_the_most_similar_runs():
     def run(**changes):
         return CORA._replace(**{k: v for k, v in changes.items() if k in CORA._fields}).run(
             "pcfi", {"alpha": 0.5}, changes.get("seed", 0)
         )
 
-    experience = Experience([done(run(seed=1), 2.0), done(run(seed=2), 4.0), done(run(missing="uniform"), 50.0)])
-    assert experience.seconds(run(seed=9)) == 3.0
-    assert experience.seconds(run(rate=0.5)) == 3.0
-    assert experience.seconds(run(missing="uniform", rate=0.1)) == 50.0
-    assert experience.seconds(run(missing="block")) == 4.0
-    assert experience.seconds(run(dataset="Photo")) is None
-    estimate = experience.estimate([run(seed=9), run(seed=8), run(dataset="Photo")])
-    assert (estimate.seconds, estimate.unknown) == (6.0, 1)
-    assert estimate.sentence(jobs=2) == "about 3 s, and unknown for 1 (no earlier run of the system on the data set)"
-    assert [spoken(s) for s in (0.2, 40, 700, 12_000)] == ["1 s", "40 s", "12 min", "3 h 20 min"]
+    durations = RunDurations([done(run(seed=1), 2.0), done(run(seed=2), 4.0), done(run(missing="uniform"), 50.0)])
+    assert durations.expected(run(seed=9)) == 3.0
+    assert durations.expected(run(rate=0.5)) == 3.0
+    assert durations.expected(run(missing="uniform", rate=0.1)) == 50.0
+    assert durations.expected(run(missing="block")) == 4.0
+    assert durations.expected(run(dataset="Photo")) is None
+    runs = [run(seed=9), run(seed=8), run(dataset="Photo")]
+    assert durations.total(runs) == (6.0, 1)
+    sentence = "about 3 s, and unknown for 1 (no earlier run of the system on the data set)"
+    assert durations.estimate(runs, jobs=2) == sentence
+    assert [format_duration(s) for s in (0.2, 40, 700, 12_000)] == ["1 s", "40 s", "12 min", "3 h 20 min"]
 
 
 def test_an_empty_store_makes_empty_tables(tmp_path):
-    for one in plan("all"):
-        assert isinstance(one, Plan)
-        assert full_table(one, Store(tmp_path / "none.jsonl")).rows == ()
+    for one in find_experiments("all"):
+        assert full_table(one, RunStore(tmp_path / "none.jsonl")).rows == ()

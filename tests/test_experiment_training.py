@@ -1,4 +1,4 @@
-"""Operators, networks and the two training protocols of the laboratory."""
+"""Constant matrices, networks and the two training protocols of the experiments."""
 
 import numpy as np
 import pytest
@@ -6,14 +6,14 @@ import pytest
 torch = pytest.importorskip("torch")
 nn = pytest.importorskip("torch_geometric.nn")
 
-from pcfi.experiments.training import classification, links  # noqa: E402
-from pcfi.experiments.training.networks import Dropout, Field, Network, Propagated  # noqa: E402
-from pcfi.experiments.training.constant_matrix import Constant, cheapest, factored, propagated  # noqa: E402
-from pcfi.experiments.training.tasks import constant_features, learn  # noqa: E402
 from pcfi.experiments.data.run_input import normalized_adjacency  # noqa: E402
+from pcfi.experiments.training import classification, link_prediction  # noqa: E402
+from pcfi.experiments.training.constant_matrix import ConstantMatrix, compact, low_rank_factors, propagated  # noqa: E402
+from pcfi.experiments.training.networks import GCN, ByteDropout, ConstantInputLayer, ReceptiveField  # noqa: E402
+from pcfi.experiments.training.tasks import first_layer_on_features, train_network  # noqa: E402
 
-torch.set_num_threads(1)  # what is tested here is too small to share
-from small_settings import small_dataset, small_setting  # noqa: E402
+torch.set_num_threads(1)  # the tests are too small for several threads
+from small_run_inputs import small_dataset, small_run_input  # noqa: E402
 
 
 def matrices():
@@ -24,9 +24,9 @@ def matrices():
 
 
 @pytest.mark.parametrize("kind", matrices())
-def test_operators_and_their_gradients_equal_the_matrix(kind):
+def test_constant_matrices_and_their_gradients_equal_the_dense_matrix(kind):
     matrix = matrices()[kind].astype(np.float32)
-    operator = cheapest(matrix)
+    operator = compact(matrix)
     assert len(operator.factors) == (2 if kind == "low rank" else 1)
     assert isinstance(operator.factors[0], torch.Tensor) == (kind != "sparse")
     weights = torch.randn(90, 5, generator=torch.Generator().manual_seed(0), requires_grad=True)
@@ -36,13 +36,13 @@ def test_operators_and_their_gradients_equal_the_matrix(kind):
     assert np.abs(found.numpy() - matrix.T @ rows.numpy()).max() < 1e-4
 
 
-def test_factors_are_thin_and_refused_where_they_would_not_be_exact():
+def test_factors_are_thin_and_none_where_they_would_not_be_exact():
     matrix = matrices()["low rank"].astype(np.float32)
-    left, right = factored(matrix)
+    left, right = low_rank_factors(matrix)
     assert left.shape == (60, 4)
     assert np.abs(left @ right - matrix).max() < 1e-5 * np.abs(matrix).max()
     noise = 1e-3 * np.random.default_rng(1).standard_normal(matrix.shape).astype(np.float32)
-    assert factored(matrix + noise) is None
+    assert low_rank_factors(matrix + noise) is None
 
 
 def test_sparse_features_are_propagated_in_two_steps():
@@ -55,7 +55,7 @@ def test_sparse_features_are_propagated_in_two_steps():
     assert np.abs((operator @ weights).numpy() - (adjacency @ features).sum(axis=1)[:, None]).max() < 1e-5
 
 
-class Peer(torch.nn.Module):
+class PygGCN(torch.nn.Module):
     """A stack of PyG's layers with the weights of one of ours."""
 
     def __init__(self, network, channels, n_channels):
@@ -81,21 +81,21 @@ class Peer(torch.nn.Module):
 @pytest.mark.parametrize(("missing", "rate"), [("structural", 0.9), ("uniform", 0.5)])
 @pytest.mark.parametrize("layers", [2, 3])
 def test_network_on_computed_features_equals_a_stack_of_gcnconv_layers(missing, rate, layers):
-    setting = small_setting(missing=missing, rate=rate)
-    features, edges = setting.zero_filled, torch.tensor(setting.edges)
+    run_input = small_run_input(missing=missing, rate=rate)
+    features, edges = run_input.zero_filled, torch.tensor(run_input.edges)
     rng = torch.Generator().manual_seed(0)
-    first = constant_features(setting, features)(16, rng)
-    network = Network(first, [*[16] * (layers - 1), 3], rng)
+    first = first_layer_on_features(run_input, features)(16, rng)
+    network = GCN(first, [*[16] * (layers - 1), 3], rng)
     for parameter in network.parameters():
         if parameter.dim() == 1:
             parameter.data.normal_(generator=rng)
-    peer = Peer(network, np.flatnonzero(features.any(axis=0)), features.shape[1])
-    nodes = setting.split.train
-    field = Field(setting.adjacency, nodes, layers - 1)
+    peer = PygGCN(network, np.flatnonzero(features.any(axis=0)), features.shape[1])
+    nodes = run_input.split.train
+    field = ReceptiveField(run_input.adjacency, nodes, layers - 1)
     ours = network.later_layers(network.first(), field)
     theirs = peer(torch.tensor(features), edges)[torch.from_numpy(nodes)]
     assert (ours - theirs).abs().max() < 1e-5
-    targets = torch.tensor(setting.dataset.labels[nodes])
+    targets = torch.tensor(run_input.dataset.labels[nodes])
     torch.nn.functional.cross_entropy(ours, targets).backward()
     torch.nn.functional.cross_entropy(theirs, targets).backward()
     for part, layer in zip([network.first, *network.convolutions], peer.layers, strict=True):
@@ -106,14 +106,14 @@ def test_network_on_computed_features_equals_a_stack_of_gcnconv_layers(missing, 
 
 
 def test_jumping_knowledge_takes_the_largest_hidden_value_of_all_layers():
-    setting = small_setting(rate=0.0)
+    run_input = small_run_input(rate=0.0)
     rng = torch.Generator().manual_seed(0)
-    network = Network(constant_features(setting, setting.zero_filled)(16, rng), [16, 16, 3], rng, jumping=True)
-    peer = Peer(network, np.arange(setting.zero_filled.shape[1]), setting.zero_filled.shape[1])
-    last = peer(torch.tensor(setting.zero_filled), torch.tensor(setting.edges))
+    network = GCN(first_layer_on_features(run_input, run_input.zero_filled)(16, rng), [16, 16, 3], rng, jumping=True)
+    peer = PygGCN(network, np.arange(run_input.zero_filled.shape[1]), run_input.zero_filled.shape[1])
+    last = peer(torch.tensor(run_input.zero_filled), torch.tensor(run_input.edges))
     best = torch.stack([*peer.hidden, torch.relu(last)]).amax(dim=0)
-    nodes = setting.split.test
-    ours = network.later_layers(network.first(), Field(setting.adjacency, nodes, 2))
+    nodes = run_input.split.test
+    ours = network.later_layers(network.first(), ReceptiveField(run_input.adjacency, nodes, 2))
     theirs = (best @ network.jump.weight + network.jump.bias)[torch.from_numpy(nodes)]
     assert (ours - theirs).abs().max() < 1e-5
 
@@ -121,28 +121,33 @@ def test_jumping_knowledge_takes_the_largest_hidden_value_of_all_layers():
 @pytest.mark.parametrize("rate", [0.0, 0.25, 0.5])
 def test_dropout_drops_at_its_rate_and_keeps_the_mean(rate):
     values = torch.ones(1000, 100)
-    dropped = Dropout(rate, np.random.default_rng(0))(values)
+    dropped = ByteDropout(rate, np.random.default_rng(0))(values)
     assert float((dropped == 0).float().mean()) == pytest.approx(rate, abs=0.01)
     assert float(dropped.mean()) == pytest.approx(1, abs=0.01)
     assert dropped.unique()[-1].item() == pytest.approx(1 / (1 - rate))
 
 
-def test_training_learns_stops_early_and_answers_with_the_best_weights():
-    setting = small_setting(rate=0.0, patience=30, hidden=16)
-    answer = learn(setting, constant_features(setting, setting.zero_filled))
-    assert answer.metrics["epochs"] - answer.metrics["best_epoch"] == 30
-    right = answer.predicted == setting.dataset.labels
-    assert 100 * right[setting.split.validation].mean() == pytest.approx(answer.metrics["validation_accuracy"])
-    assert right[setting.split.test].mean() > 0.9
+def test_training_learns_stops_early_and_predicts_with_the_best_weights():
+    run_input = small_run_input(rate=0.0, patience=30, hidden=16)
+    prediction = train_network(run_input, first_layer_on_features(run_input, run_input.zero_filled))
+    assert prediction.metrics["epochs"] - prediction.metrics["best_epoch"] == 30
+    right = prediction.labels == run_input.dataset.labels
+    assert 100 * right[run_input.split.validation].mean() == pytest.approx(prediction.metrics["validation_accuracy"])
+    assert right[run_input.split.test].mean() > 0.9
 
 
 def test_equal_seeds_give_equal_bits():
-    setting = small_setting(rate=0.5, epochs=20, hidden=16)
-    first, again = (learn(setting, constant_features(setting, setting.zero_filled)) for _ in range(2))
-    assert np.array_equal(first.predicted, again.predicted)
+    run_input = small_run_input(rate=0.5, epochs=20, hidden=16)
+    first, again = (
+        train_network(run_input, first_layer_on_features(run_input, run_input.zero_filled)) for _ in range(2)
+    )
+    assert np.array_equal(first.labels, again.labels)
     assert first.metrics["validation_accuracy"] == again.metrics["validation_accuracy"]
-    setting = small_setting(task="links", rate=0.5, epochs=20)
-    scores = [learn(setting, constant_features(setting, setting.zero_filled)).metrics["auc"] for _ in range(2)]
+    run_input = small_run_input(task="links", rate=0.5, epochs=20)
+    scores = [
+        train_network(run_input, first_layer_on_features(run_input, run_input.zero_filled)).metrics["auc"]
+        for _ in range(2)
+    ]
     assert scores[0] == scores[1]
 
 
@@ -155,24 +160,24 @@ def test_reconstruction_loss_equals_that_of_pygs_auto_encoder():
     assert float(link_prediction.reconstruction_loss(latent, positive, negative)) == pytest.approx(
         float(theirs), rel=1e-5
     )
-    ours = link_prediction.score(latent, positive.numpy(), negative.numpy())
+    ours = link_prediction.auc_and_ap(latent, positive.numpy(), negative.numpy())
     assert ours == pytest.approx([100 * value for value in peer.test(latent, positive, negative)])
 
 
 def test_link_prediction_finds_held_out_edges():
-    setting = small_setting(task="links", rate=0.0)
-    metrics = learn(setting, constant_features(setting, setting.zero_filled)).metrics
+    run_input = small_run_input(task="links", rate=0.0)
+    metrics = train_network(run_input, first_layer_on_features(run_input, run_input.zero_filled)).metrics
     assert metrics["auc"] > 70
     assert metrics["ap"] > 70
 
 
 def test_best_weights_are_the_earliest_of_equals():
-    network = Network(
-        Propagated(Constant(np.eye(3)), 2, torch.Generator(), n_channels=3, channels=np.arange(3)),
+    network = GCN(
+        ConstantInputLayer(ConstantMatrix(np.eye(3)), 2, torch.Generator(), n_channels=3, channels=np.arange(3)),
         [2, 2],
         torch.Generator(),
     )
-    best = classification._Best(network)
+    best = classification.BestWeights(network)
     best.update(1, 5)
     kept = network.first.weight.detach().clone()
     network.first.weight.data += 1

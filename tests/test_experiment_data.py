@@ -1,4 +1,4 @@
-"""Data sets, synthetic graphs, masks and splits of the laboratory."""
+"""Data sets, synthetic graphs, masks and splits of the experiments."""
 
 import csv
 import gzip
@@ -9,19 +9,18 @@ import numpy as np
 import pytest
 
 from pcfi.errors import DatasetError, ParameterError
-from pcfi.experiments.data import arxiv, dataset, synthetic
-from pcfi.experiments.data import loading as datasets
 from pcfi.experiments.catalog import MASKS as MASK_NAMES
-from pcfi.experiments.catalog import WHOLE_NODES
-from pcfi.experiments.data.masks import MASKS, calibrated, draw_mask
-from pcfi.experiments.paper import paper_size
+from pcfi.experiments.catalog import NODE_MASKS
+from pcfi.experiments.data import arxiv, dataset, loading, synthetic
+from pcfi.experiments.data.masks import MASKS, calibrated_probabilities, draw_mask
 from pcfi.experiments.data.splits import pair_numbers, sample_negative, split_edges, split_nodes
-from small_settings import small_dataset
+from pcfi.experiments.paper import paper_size
+from small_run_inputs import small_dataset
 
 
 @pytest.mark.parametrize("name", ["Cora", "CiteSeer", "PubMed", "Photo", "Computers"])
 def test_largest_components_have_the_sizes_of_the_papers_table(data_folder, name):
-    data = datasets.load(name)
+    data = loading.load(name)
     size = paper_size(name)
     assert (data.n_nodes, data.edges.shape[1] // 2, data.features.shape[1], data.n_classes) == tuple(size)
     assert (data.edges[0] != data.edges[1]).all()
@@ -30,23 +29,23 @@ def test_largest_components_have_the_sizes_of_the_papers_table(data_folder, name
     assert not data.features.flags.writeable
 
 
-def test_what_is_kept_for_a_fast_load_is_equal(data_folder):
-    read = datasets._read("Cora")
-    datasets.load.cache_clear()
+def test_the_cached_copy_of_a_data_set_is_equal(data_folder):
+    read = loading._read("Cora")
+    loading.load.cache_clear()
     for _ in range(2):
-        kept = datasets.load("Cora")
+        kept = loading.load("Cora")
         assert np.array_equal(kept.features, read.features)
         assert np.array_equal(kept.labels, read.labels)
         assert np.array_equal(kept.edges, read.edges)
-        datasets.load.cache_clear()
+        loading.load.cache_clear()
 
 
-def test_dense_features_and_a_split_survive_being_kept(tmp_path):
+def test_the_cached_copy_keeps_dense_features_and_a_split(tmp_path):
     rng = np.random.default_rng(0)
     parts = {"train": np.array([0]), "validation": np.array([2]), "test": np.array([1, 3])}
-    data = dataset.connected("dense", rng.random((4, 3)), np.arange(4), np.array([[0, 1, 2], [1, 2, 3]]), parts)
-    datasets._keep(data, tmp_path / "pcfi" / "dense.npz")
-    again = datasets._restore("dense", tmp_path / "pcfi" / "dense.npz")
+    data = dataset.largest_component("dense", rng.random((4, 3)), np.arange(4), np.array([[0, 1, 2], [1, 2, 3]]), parts)
+    loading._write_cached(data, tmp_path / "pcfi" / "dense.npz")
+    again = loading._read_cached("dense", tmp_path / "pcfi" / "dense.npz")
     assert np.array_equal(again.features, data.features)
     assert {part: nodes.tolist() for part, nodes in again.split.items()} == {
         "train": [0],
@@ -55,12 +54,12 @@ def test_dense_features_and_a_split_survive_being_kept(tmp_path):
     }
 
 
-def test_what_is_kept_can_be_read_by_others_and_a_failure_leaves_nothing(tmp_path, monkeypatch):
-    data = dataset.connected("small", np.eye(4), np.arange(4), np.array([[0, 1, 2], [1, 2, 3]]))
+def test_the_cached_copy_can_be_read_by_others_and_a_failure_leaves_nothing(tmp_path, monkeypatch):
+    data = dataset.largest_component("small", np.eye(4), np.arange(4), np.array([[0, 1, 2], [1, 2, 3]]))
     place = tmp_path / "pcfi" / "small.npz"
     before = os.umask(0o022)
     try:
-        datasets._keep(data, place)
+        loading._write_cached(data, place)
     finally:
         os.umask(before)
     assert place.stat().st_mode & 0o777 == 0o644
@@ -69,9 +68,9 @@ def test_what_is_kept_can_be_read_by_others_and_a_failure_leaves_nothing(tmp_pat
     def fail(*_args, **_arrays):
         raise OSError("no space left")
 
-    monkeypatch.setattr(datasets.np, "savez", fail)
+    monkeypatch.setattr(loading.np, "savez", fail)
     with pytest.raises(OSError, match="no space left"):
-        datasets._keep(data, place)
+        loading._write_cached(data, place)
     assert not list(place.parent.iterdir())
 
 
@@ -94,14 +93,14 @@ def test_arxiv_is_read_from_its_published_layout(tmp_path, monkeypatch):
     split = {"train": [0, 3], "valid": [1], "test": [2]}
     write_arxiv(tmp_path / "ogbn_arxiv", features, [4, 0, 1, 2], [[0, 1], [1, 0], [2, 1], [1, 1]], split)
     monkeypatch.setenv("PCFI_DATA", str(tmp_path))
-    datasets.load.cache_clear()
-    data = datasets.load("OGBN-Arxiv")
+    loading.load.cache_clear()
+    data = loading.load("OGBN-Arxiv")
     assert data.features.tolist() == np.float32(features[:3]).tolist()
     assert data.labels.tolist() == [4, 0, 1]
     assert data.edges.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
     parts = split_nodes(data, np.random.default_rng(0))
     assert (parts.train.tolist(), parts.validation.tolist(), parts.test.tolist()) == ([0], [1], [2])
-    datasets.load.cache_clear()
+    loading.load.cache_clear()
 
 
 def test_without_network_the_message_says_what_to_do(tmp_path, monkeypatch):
@@ -111,13 +110,13 @@ def test_without_network_the_message_says_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setenv("PCFI_DATA", str(tmp_path))
     monkeypatch.setattr(arxiv, "urlopen", no_network)
     with pytest.raises(DatasetError, match=r"OGBN-Arxiv is not in .* network once, or set PCFI_DATA"):
-        datasets.load("OGBN-Arxiv")
+        loading.load("OGBN-Arxiv")
     assert not (tmp_path / "ogbn_arxiv").exists()
 
 
 def test_unknown_data_sets_are_refused_with_the_known_ones():
     with pytest.raises(ParameterError, match="Cora, CiteSeer, PubMed, Photo, Computers, OGBN-Arxiv, got 'Kora'"):
-        datasets.load("Kora")
+        loading.load("Kora")
 
 
 @pytest.mark.parametrize("homophily", [0.3, 0.5])
@@ -165,7 +164,7 @@ def test_masks_miss_the_stated_rate(kind, rate):
     assert np.array_equal(known, draw_mask(kind, data, rate, np.random.default_rng(0)))
     if rate > 0:
         assert not np.array_equal(known, draw_mask(kind, data, rate, np.random.default_rng(1)))
-    if kind in WHOLE_NODES:
+    if kind in NODE_MASKS:
         assert np.array_equal(known.all(axis=1), known.any(axis=1))
 
 
@@ -179,7 +178,7 @@ def log_odds(missing):
     return float(np.log(missing.mean() / (1 - missing.mean())))
 
 
-def test_degree_value_and_class_decide_who_is_missing():
+def test_missingness_depends_on_degree_value_or_class():
     data = small_dataset(6000, 40)
     degree = np.bincount(data.edges[0], minlength=data.n_nodes)
     missing = ~draw_mask("degree", data, 0.5, np.random.default_rng(0))[:, 0]
@@ -198,10 +197,10 @@ def test_degree_value_and_class_decide_who_is_missing():
 
 @pytest.mark.parametrize("rate", [0.005, 0.5, 0.995])
 def test_calibrated_probabilities_have_the_rate_as_their_mean(rate):
-    leaning = np.random.default_rng(0).random((200, 3))
-    likely = calibrated(leaning, rate)
-    assert likely.mean() == pytest.approx(rate, abs=1e-9)
-    assert (np.diff(likely.ravel()[np.argsort(leaning.ravel())]) >= 0).all()
+    tendency = np.random.default_rng(0).random((200, 3))
+    probability = calibrated_probabilities(tendency, rate)
+    assert probability.mean() == pytest.approx(rate, abs=1e-9)
+    assert (np.diff(probability.ravel()[np.argsort(tendency.ravel())]) >= 0).all()
 
 
 def test_node_splits_have_twenty_per_class_and_fifteen_hundred_development_nodes():
@@ -215,7 +214,7 @@ def test_node_splits_have_twenty_per_class_and_fifteen_hundred_development_nodes
 
 
 def test_synthetic_graphs_are_split_into_thirds():
-    data = datasets.load("homophily-0.5-scale-1")
+    data = loading.load("homophily-0.5-scale-1")
     split = split_nodes(data, np.random.default_rng(0))
     assert [len(part) for part in (split.train, split.validation, split.test)] == [1666, 1666, 1668]
 

@@ -1,4 +1,4 @@
-"""Runs: names and parameters are checked, outcomes carry what tables and figures need."""
+"""Runs: names and parameters are checked, records carry what tables and figures need."""
 
 import subprocess
 import sys
@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from pcfi.errors import ParameterError
-from pcfi.experiments.catalog import SYSTEMS, default_parameters, parameters_of
-from pcfi.experiments.runs.execution import by_hops, cosine_similarity, execute, validate
+from pcfi.experiments.catalog import SYSTEMS, default_parameters, parameters_of, validate
 from pcfi.experiments.paper import METRICS, paper_ablations, paper_parameters, paper_value
 from pcfi.experiments.run import Run
+from pcfi.experiments.runs.execution import cosine_similarity, execute, scores_by_hops
 
 
 def run(**changes):
@@ -38,7 +38,7 @@ def run(**changes):
         ({"system": "magic"}, "system must be one of zero, mean, .*pcfi, full, got 'magic'"),
         (
             {"system": "lp", "task": "links"},
-            "'lp' takes no part in task 'links': choose one of zero, mean, neighbors, srmgcnn",
+            "'lp' does not support task 'links': choose one of zero, mean, neighbors, srmgcnn",
         ),
         ({"rate": 1.0}, "rate must be a number of at least 0 and less than 1, got 1.0"),
         ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
@@ -60,7 +60,7 @@ def test_unknown_names_and_values_are_refused_with_the_known_ones(changes, messa
 
 def test_checking_runs_loads_neither_torch_nor_scipy():
     code = (
-        "import sys; from pcfi.experiments.runs.execution import validate, SYSTEMS, MASKS, DATASETS;"
+        "import sys; from pcfi.experiments.catalog import validate; import pcfi.experiments.runs.execution;"
         "from pcfi.experiments.run import Run;"
         "validate(Run('links', 'homophily-0.3-scale-2', 'value', 0.5, 'gcnmf'));"
         "print(*{name.split('.')[0] for name in sys.modules})"
@@ -73,11 +73,11 @@ def test_defaults_are_complete_and_allowed():
     for name, system in SYSTEMS.items():
         for task in system.tasks:
             for dataset in ("Cora", "OGBN-Arxiv", "homophily-0.3-scale-2"):
-                asked = run(system=name, task=task, dataset=dataset)
-                validate(asked)
-                defaults = default_parameters(asked)
+                default_run = run(system=name, task=task, dataset=dataset)
+                validate(default_run)
+                defaults = default_parameters(default_run)
                 chosen_later = {"lp": {"alpha"}, "srmgcnn": {"gamma"}}.get(name, set())
-                for parameter, known in parameters_of(asked).items():
+                for parameter, known in parameters_of(default_run).items():
                     assert parameter in chosen_later or known.rule.accepts(defaults[parameter]), parameter
 
 
@@ -144,7 +144,7 @@ def test_by_hops_counts_test_nodes_and_averages_all():
     filled = np.eye(5)
     filled[1] = filled[0]
     correct = np.array([True, True, False, True, True])
-    rows = by_hops(hops, original, filled, np.array([1, 2, 4]), correct)
+    rows = scores_by_hops(hops, original, filled, np.array([1, 2, 4]), correct)
     assert rows == [
         {"hops": 0, "nodes": 1, "cosine": 1.0, "tested": 0, "correct": 0},
         {"hops": 1, "nodes": 2, "cosine": 0.5, "tested": 2, "correct": 1},
@@ -154,20 +154,20 @@ def test_by_hops_counts_test_nodes_and_averages_all():
 
 def test_runs_on_cora_reach_the_papers_numbers(data_folder):
     pytest.importorskip("torch_geometric")
-    outcome = execute(run(seed=0))
-    printed = paper_value("classification", "Cora", "structural", 0.995, "pcfi", "accuracy")
-    assert outcome.metrics["accuracy"] == pytest.approx(printed.mean, abs=3 * printed.std)
-    assert outcome.details["parameters"]["alpha"] == 0.9
-    assert {"imputing_seconds", "training_seconds", "epochs", "validation_accuracy"} <= set(outcome.metrics)
-    rows = outcome.details["hops"]
+    record = execute(run(seed=0))
+    paper = paper_value("classification", "Cora", "structural", 0.995, "pcfi", "accuracy")
+    assert record.metrics["accuracy"] == pytest.approx(paper.mean, abs=3 * paper.std)
+    assert record.details["parameters"]["alpha"] == 0.9
+    assert {"imputing_seconds", "training_seconds", "epochs", "validation_accuracy"} <= set(record.metrics)
+    rows = record.details["hops"]
     tested = sum(row["tested"] for row in rows)
     assert tested == 2485 - 1500
-    assert 100 * sum(row["correct"] for row in rows) / tested == pytest.approx(outcome.metrics["accuracy"])
+    assert 100 * sum(row["correct"] for row in rows) / tested == pytest.approx(record.metrics["accuracy"])
     assert rows[0]["cosine"] == pytest.approx(1)
     assert rows[1]["cosine"] > rows[4]["cosine"]
     again = execute(run(seed=0))
-    assert again.metrics["accuracy"] == outcome.metrics["accuracy"]
+    assert again.metrics["accuracy"] == record.metrics["accuracy"]
     links = execute(run(task="links", missing="uniform", seed=0))
-    printed = paper_value("links", "Cora", "uniform", 0.995, "pcfi", "auc")
-    assert links.metrics["auc"] == pytest.approx(printed.mean, abs=3 * printed.std)
+    paper = paper_value("links", "Cora", "uniform", 0.995, "pcfi", "auc")
+    assert links.metrics["auc"] == pytest.approx(paper.mean, abs=3 * paper.std)
     assert "hops" not in links.details

@@ -10,12 +10,12 @@ import pcfi  # noqa: E402
 from pcfi.experiments.catalog import SYSTEMS  # noqa: E402
 from pcfi.experiments.data.run_input import normalized_adjacency  # noqa: E402
 from pcfi.experiments.systems import gcnmf, srmgcnn, system  # noqa: E402
-from pcfi.experiments.systems.imputers import FP, PCFI  # noqa: E402
-from pcfi.experiments.systems.label_propagation import spread_labels  # noqa: E402
+from pcfi.experiments.systems.imputers import fill  # noqa: E402
+from pcfi.experiments.systems.label_propagation import propagate_labels  # noqa: E402
 from pcfi.experiments.systems.pagnn import partial_aggregation  # noqa: E402
-from small_settings import small_dataset, small_setting  # noqa: E402
+from small_run_inputs import small_dataset, small_run_input  # noqa: E402
 
-torch.set_num_threads(1)  # what is tested here is too small to share
+torch.set_num_threads(1)  # the tests are too small for several threads
 
 EVERY = [(name, task) for name, known in SYSTEMS.items() for task in known.tasks]
 
@@ -26,17 +26,17 @@ def test_every_system_answers_its_tasks(name, task, missing):
     short = {} if name == "lp" else {"epochs": 15}
     if name == "srmgcnn":
         short |= {"completion_steps": 10, "tuning_steps": 2}
-    setting = small_setting(name, missing, 0.5, task, **short)
-    before = setting.zero_filled.copy()
-    answer = system(name).solve(setting)
+    run_input = small_run_input(name, missing, 0.5, task, **short)
+    before = run_input.zero_filled.copy()
+    prediction = system(name)(run_input)
     metric = "validation_accuracy" if task == "classification" else "auc"
-    assert 0 <= answer.metrics[metric] <= 100
-    assert answer.metrics["training_seconds"] > 0
-    assert np.array_equal(setting.zero_filled, before)
+    assert 0 <= prediction.metrics[metric] <= 100
+    assert prediction.metrics["training_seconds"] > 0
+    assert np.array_equal(run_input.zero_filled, before)
     if task == "classification":
-        assert answer.predicted.shape == (120,)
-    if answer.filled is not None:
-        assert np.isfinite(answer.filled).all()
+        assert prediction.labels.shape == (120,)
+    if prediction.filled is not None:
+        assert np.isfinite(prediction.filled).all()
 
 
 def test_label_propagation_settles_at_its_closed_form():
@@ -46,23 +46,25 @@ def test_label_propagation_settles_at_its_closed_form():
     seeds[np.arange(9), data.labels[:9]] = 1
     alpha = 0.7
     exact = (1 - alpha) * np.linalg.solve(np.eye(120) - alpha * adjacency.toarray(), seeds)
-    assert np.abs(spread_labels(adjacency, seeds, alpha, 200) - exact).max() < 1e-6
+    assert np.abs(propagate_labels(adjacency, seeds, alpha, 200) - exact).max() < 1e-6
     two = alpha * (adjacency @ (alpha * (adjacency @ seeds) + (1 - alpha) * seeds)) + (1 - alpha) * seeds
-    assert np.abs(spread_labels(adjacency, seeds, alpha, 2) - two).max() < 1e-6
+    assert np.abs(propagate_labels(adjacency, seeds, alpha, 2) - two).max() < 1e-6
 
 
 def test_label_propagation_takes_the_alpha_that_is_best_on_validation():
-    tuned = system("lp").solve(small_setting("lp"))
-    fixed = [system("lp").solve(small_setting("lp", alpha=alpha)) for alpha in (0.1, 0.5, 0.9)]
-    assert tuned.metrics["validation_accuracy"] >= max(answer.metrics["validation_accuracy"] for answer in fixed)
+    tuned = system("lp")(small_run_input("lp"))
+    fixed = [system("lp")(small_run_input("lp", alpha=alpha)) for alpha in (0.1, 0.5, 0.9)]
+    assert tuned.metrics["validation_accuracy"] >= max(
+        prediction.metrics["validation_accuracy"] for prediction in fixed
+    )
 
 
 def test_partial_aggregation_equals_its_dense_formula():
-    setting = small_setting(missing="uniform", rate=0.9)
-    dense = setting.adjacency.toarray()
+    run_input = small_run_input(missing="uniform", rate=0.9)
+    dense = run_input.adjacency.toarray()
     with np.errstate(invalid="ignore"):
-        formula = dense.sum(axis=1, keepdims=True) * (dense @ setting.zero_filled) / (dense @ setting.known)
-    ours = partial_aggregation(setting.adjacency, setting.zero_filled, setting.known)
+        formula = dense.sum(axis=1, keepdims=True) * (dense @ run_input.zero_filled) / (dense @ run_input.known)
+    ours = partial_aggregation(run_input.adjacency, run_input.zero_filled, run_input.known)
     assert np.isnan(formula).any()
     assert np.abs(ours - np.nan_to_num(formula)).max() < 1e-5
 
@@ -72,28 +74,28 @@ def test_partial_aggregation_equals_its_dense_formula():
 def test_feature_propagation_without_self_loops_equals_pygs_transform(missing):
     from torch_geometric.data import Data
 
-    setting = small_setting("fp", missing, 0.8, self_loops=False)
-    data = Data(x=torch.tensor(setting.features), edge_index=torch.tensor(setting.edges))
-    theirs = transforms.FeaturePropagation(torch.tensor(~setting.known), num_iterations=40)(data).x.numpy()
-    filled, details = FP().fill(setting)
+    run_input = small_run_input("fp", missing, 0.8, self_loops=False)
+    data = Data(x=torch.tensor(run_input.features), edge_index=torch.tensor(run_input.edges))
+    theirs = transforms.FeaturePropagation(torch.tensor(~run_input.known), num_iterations=40)(data).x.numpy()
+    filled, details = fill(run_input)
     assert np.abs(filled - theirs).max() < 1e-5
     assert details["steps"] == 40
 
 
 def test_pcfi_is_the_librarys_with_the_papers_hundred_steps():
-    setting = small_setting("pcfi", rate=0.8, alpha=0.7, beta=0.3)
-    expected = pcfi.impute(setting.features, setting.edges, alpha=0.7, beta=0.3, solver=pcfi.FixedSteps(100))
-    assert np.array_equal(PCFI().fill(setting)[0], expected.values)
-    links = small_setting("pcfi", rate=0.8, task="links", alpha=0.7, beta=0.3, solver="settled")
+    run_input = small_run_input("pcfi", rate=0.8, alpha=0.7, beta=0.3)
+    expected = pcfi.impute(run_input.features, run_input.edges, alpha=0.7, beta=0.3, solver=pcfi.FixedSteps(100))
+    assert np.array_equal(fill(run_input)[0], expected.values)
+    links = small_run_input("pcfi", rate=0.8, task="links", alpha=0.7, beta=0.3, solver="settled")
     expected = pcfi.impute(links.features, links.edges, alpha=0.7, beta=0.3, unreachable="zero", self_loops=False)
-    assert np.array_equal(PCFI().fill(links)[0], expected.values)
+    assert np.array_equal(fill(links)[0], expected.values)
 
 
 def test_centered_features_have_no_channel_means():
-    plain, centered = (small_setting("mean", rate=0.5, center=center, epochs=5) for center in (False, True))
-    answers = [system("mean").solve(setting) for setting in (plain, centered)]
-    assert np.array_equal(answers[0].filled, answers[1].filled)
-    assert answers[0].metrics["validation_accuracy"] != answers[1].metrics["validation_accuracy"]
+    plain, centered = (small_run_input("mean", rate=0.5, center=center, epochs=5) for center in (False, True))
+    predictions = [system("mean")(run_input) for run_input in (plain, centered)]
+    assert np.array_equal(predictions[0].filled, predictions[1].filled)
+    assert predictions[0].metrics["validation_accuracy"] != predictions[1].metrics["validation_accuracy"]
 
 
 def mixture(n_channels, components=3):
@@ -121,12 +123,12 @@ def test_expected_relu_agrees_with_monte_carlo():
 
 @pytest.mark.parametrize(("missing", "rate"), [("structural", 0.5), ("uniform", 0.5), ("uniform", 0.95)])
 def test_gcnmf_without_materialising_equals_the_plain_form(missing, rate):
-    setting = small_setting(missing=missing, rate=rate)
+    run_input = small_run_input(missing=missing, rate=rate)
     weights, means, variances = mixture(30)
-    incomplete = gcnmf.Incomplete(setting.adjacency, setting.zero_filled, setting.known)
-    layer = gcnmf.ExpectedActivation(incomplete, (weights, means, variances), 8, torch.Generator().manual_seed(0))
+    features = gcnmf.PartialFeatures(run_input.adjacency, run_input.zero_filled, run_input.known)
+    layer = gcnmf.ExpectedActivation(features, (weights, means, variances), 8, torch.Generator().manual_seed(0))
     layer.bias.data.normal_(generator=torch.Generator().manual_seed(1))
-    dense, known, x = setting.adjacency.toarray().astype(float), setting.known, setting.zero_filled
+    dense, known, x = run_input.adjacency.toarray().astype(float), run_input.known, run_input.zero_filled
     weight, bias = layer.weight.detach().double().numpy(), layer.bias.detach().double().numpy()
     expected, logs = [], []
     for c in range(3):
@@ -145,11 +147,11 @@ def test_gcnmf_without_materialising_equals_the_plain_form(missing, rate):
 
 
 def test_gcnmf_learns_its_mixture_too():
-    setting = small_setting("gcnmf", rate=0.5, epochs=3)
-    fitted = gcnmf.fit_mixture(setting.zero_filled, setting.known, 5, 0)
+    run_input = small_run_input("gcnmf", rate=0.5, epochs=3)
+    fitted = gcnmf.fit_mixture(run_input.zero_filled, run_input.known, 5, 0)
     assert fitted[1].shape == (5, 30)
-    incomplete = gcnmf.Incomplete(setting.adjacency, setting.zero_filled, setting.known)
-    layer = gcnmf.ExpectedActivation(incomplete, fitted, 8, torch.Generator().manual_seed(0))
+    features = gcnmf.PartialFeatures(run_input.adjacency, run_input.zero_filled, run_input.known)
+    layer = gcnmf.ExpectedActivation(features, fitted, 8, torch.Generator().manual_seed(0))
     layer().sum().backward()
     assert all(torch.isfinite(part.grad).all() and part.grad.abs().max() > 0 for part in layer.parameters())
 
@@ -197,11 +199,11 @@ def test_srmgcnn_dirichlet_energy_in_factors_equals_that_of_the_matrix():
     rng = torch.Generator().manual_seed(0)
     p, q = torch.randn(150, 4, generator=rng), torch.randn(22, 4, generator=rng)
     assert problem.columns.copies.ravel().tolist() == [1.0] * 21 + [3.0]
-    whole = (p @ q[problem.place].T).double().numpy()
+    whole = (p @ q[problem.channel_rows].T).double().numpy()
     rows = csgraph.laplacian(1.0 * (normalized_adjacency(edges, 150) - 0 > 0).toarray() - np.eye(150), normed=True)
     train = hidden.copy()
     held = set(zip(problem.held_out[0].tolist(), problem.held_out[1].tolist(), strict=True))
-    places = problem.place.tolist()
+    places = problem.channel_rows.tolist()
     for node in range(150):
         for channel in range(24):
             if known[node, channel] and (node, places[channel]) in held:
