@@ -1,4 +1,4 @@
-"""Kernels against their slow twins, on random graphs."""
+"""Kernels against their reference implementations, on random graphs."""
 
 import os
 import threading
@@ -55,19 +55,20 @@ def test_vector_operations_are_those_of_numpy(dtype):
     np.testing.assert_allclose(out.reshape(3, 5, -1), expected, rtol=1e-6)
 
 
-def test_nan_wins_a_comparison_so_that_it_cannot_hide():
+def test_the_maximum_of_vectors_is_nan_if_any_is():
     @numba.njit
     def compute(a, out):
-        store(out, 0, maximum(maximum(load(a, 0), load(a, 1)), load(a, 0)))
+        store(out, 0, maximum(load(a, 0), load(a, 1)))
+        store(out, 1, maximum(load(a, 1), load(a, 0)))
 
-    a, out = aligned_block(2, np.float64), aligned_block(1, np.float64)
+    a, out = aligned_block(2, np.float64), aligned_block(2, np.float64)
     a[0], a[1] = 1.0, np.nan
     compute(a, out)
     assert np.isnan(out).all()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_lanes_without_a_number_are_counted_and_replaced(dtype):
+def test_nan_lanes_are_counted_and_replaced(dtype):
     @numba.njit
     def compute(a, b, out):
         store(out, 0, where_not_nan(load(a, 0), load(a, 0), load(b, 0)))
@@ -114,22 +115,22 @@ def test_kernels_prefetch_when_blocks_do_not_fit_into_the_cache():
 
 
 @given(problems(), st.integers(1, 5), st.integers(1, 7))
-def test_members_of_a_team_share_all_rows_and_about_equal_edges(problem, grain, size):
+def test_threads_of_a_team_get_all_rows_and_about_equal_edges(problem, group_size, size):
     indptr = prepare_graph(problem.graph, len(problem.features), directed=problem.directed).indptr
     rows = np.flatnonzero(~problem.known[:, 0]).astype(np.int32)
     shared = np.zeros(1, np.int64)
     team = [ThreadTeam(rank, size, shared, shared, shared) for rank in range(size)]
-    parts = [thread_range_by_edges(indptr, rows, grain, member) for member in team]
-    groups = -(-len(rows) // grain)
+    parts = [thread_range_by_edges(indptr, rows, group_size, member) for member in team]
+    groups = -(-len(rows) // group_size)
     assert [0, *(last for _, last in parts)] == [*(first for first, _ in parts), groups]
     cost = (np.diff(indptr) + 4)[rows]
     fair = (cost.sum() + np.diff(indptr)[problem.known[:, 0]].sum()) / size
     for first, last in parts:
-        assert cost[first * grain : last * grain].sum() <= fair + cost.max(initial=0) * grain
+        assert cost[first * group_size : last * group_size].sum() <= fair + cost.max(initial=0) * group_size
 
 
 @given(problems())
-def test_survey_counts_ranges_and_sums_the_known_cells(problem):
+def test_channel_stats_count_range_and_sum_the_known_cells(problem):
     for values, mask in ((problem.masked, NO_MASK), (problem.features, problem.known)):
         n_channels = values.shape[1]
         count, total = np.zeros(n_channels, dtype=np.int64), np.zeros(n_channels)
@@ -169,7 +170,7 @@ def test_hops_of_a_path_fit_whatever_its_length(length):
 
 
 @given(problems(max_channels=150), st.booleans())
-def test_relaxing_and_searching_find_the_same_hops(problem, with_mask):
+def test_relaxation_and_search_give_the_same_hops(problem, with_mask):
     graph = prepare_graph(problem.graph, len(problem.features), directed=problem.directed)
     channels = np.random.default_rng(0).permutation(problem.features.shape[1])
     values, mask = (problem.features, problem.known) if with_mask else (problem.masked, NO_MASK)
@@ -189,7 +190,7 @@ def test_relaxing_and_searching_find_the_same_hops(problem, with_mask):
     np.testing.assert_array_equal(relaxed == 0, problem.known[:, channels])
 
 
-def test_relaxing_says_so_when_hops_do_not_fit():
+def test_relaxation_reports_hops_that_do_not_fit():
     values = np.where(np.arange(300) == 0, 1.0, np.nan)[:, None]
     sources = Sources(values, NO_MASK, np.zeros(1, np.int64))
     block, stop = aligned_block(300, np.uint8), np.zeros(1, np.uint8)
@@ -203,7 +204,7 @@ def test_relaxing_says_so_when_hops_do_not_fit():
     assert not relax(backwards.indptr, backwards.indices, block, stop)
 
 
-def test_search_says_so_when_hops_do_not_fit():
+def test_search_reports_hops_that_do_not_fit():
     path = prepare_graph(np.stack([np.arange(299), np.arange(1, 300)]))
     values = np.where(np.arange(300) == 0, 1.0, np.nan)[:, None]
     sources = Sources(values, NO_MASK, np.zeros(1, np.int64))
@@ -248,7 +249,7 @@ def test_random_problems_cover_what_they_claim():
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 40))
-def test_a_tree_is_peeled_down_to_what_lies_between_sources(seed, n_nodes):
+def test_leaf_elimination_leaves_the_nodes_between_sources(seed, n_nodes):
     rng = np.random.default_rng(seed)
     tree = np.array([[rng.integers(node), node] for node in range(1, n_nodes)]).T
     graph = prepare_graph(tree, n_nodes)
@@ -276,18 +277,18 @@ def nodes_between(tree, n_nodes, first, last):
     """The nodes on the way from one node of a tree to another."""
     parent = {int(child): int(up) for up, child in tree.T}
 
-    def way_up(node):
+    def path_up(node):
         way = [int(node)]
         while way[-1] in parent:
             way.append(parent[way[-1]])
         return way
 
-    one, other = way_up(first), way_up(last)
-    meeting = next(node for node in one if node in other)
-    return set(one[: one.index(meeting) + 1]) | set(other[: other.index(meeting) + 1])
+    one, other = path_up(first), path_up(last)
+    fork = next(node for node in one if node in other)
+    return set(one[: one.index(fork) + 1]) | set(other[: other.index(fork) + 1])
 
 
-def test_threads_are_kept_and_belong_to_the_thread_that_calls():
+def test_threads_are_kept_for_each_calling_thread():
     def used(_):
         return threading.get_ident()
 
@@ -300,7 +301,7 @@ def test_threads_are_kept_and_belong_to_the_thread_that_calls():
     assert not elsewhere[0] & (first | second)
 
 
-def test_threads_go_on_after_a_task_that_failed():
+def test_threads_work_after_a_task_that_failed():
     def fail(_):
         raise ValueError("no")
 
@@ -311,7 +312,7 @@ def test_threads_go_on_after_a_task_that_failed():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_forked_process_gets_threads_of_its_own():
+def test_a_forked_process_gets_its_own_threads():
     assert run_tasks([lambda _: 1] * 4) == [1] * 4
     child = os.fork()
     if child == 0:

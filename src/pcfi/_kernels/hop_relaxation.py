@@ -1,7 +1,8 @@
-"""Hops of 64 patterns at once, a byte each: a node takes the least of its neighbours' plus one, until none changes.
+"""Hops of 64 patterns at a time by Bellman-Ford relaxation, one byte per pattern.
 
-A node's 64 hops are one vector, so an edge costs one instruction for all patterns. The number of passes grows with the
-depth of the graph, not with the number of patterns; graphs deeper than `MAX_PASSES` are left to `search`.
+Each pass sets a node to the minimum over its neighbours plus one, until nothing changes. The 64 hops of a node are one
+vector, so an edge costs one instruction for all patterns. The number of passes grows with the depth of the graph, not
+with the number of patterns; graphs that need more than `MAX_PASSES` passes are left to `hop_search`.
 """
 
 import numpy as np
@@ -11,20 +12,20 @@ from pcfi._kernels.compiling import compiled
 from pcfi._kernels.hop_search import PATTERNS_AT_A_TIME
 from pcfi._kernels.vectors import any_less, load, minimum, saturating_add, splat, store
 
-MAX_PASSES = 64
-FAR = 255
+MAX_PASSES = 64  # beyond this a queue is faster
+UNREACHED = 255  # the largest byte
 
 
 @compiled
 def mark_sources(sources, first, block):
-    """`block` = 0 at the sources of the patterns from `first` on, FAR elsewhere."""
+    """Set `block` to 0 at the sources of the patterns `first` to `first + 63`, to UNREACHED elsewhere."""
     masked = sources.known.shape[0] > 0
     channels = sources.channels[first : first + PATTERNS_AT_A_TIME]
     flags = np.empty(len(channels), np.bool_)
-    side_by_side = channels[-1] - channels[0] == len(channels) - 1
+    contiguous = channels[-1] - channels[0] == len(channels) - 1
     for node in range(block.shape[0]):
         row = block[node]
-        if side_by_side:
+        if contiguous:
             values = sources.values[node, channels[0] : channels[0] + len(channels)]
             known = sources.known[node, channels[0] : channels[0] + len(channels)] if masked else sources.known[:0, 0]
             known_flags(values, known, flags)
@@ -33,13 +34,13 @@ def mark_sources(sources, first, block):
                 value = sources.values[node, channels[k]]
                 flags[k] = sources.known[node, channels[k]] if masked else value == value
         for k in range(len(channels)):
-            row[k] = 0 if flags[k] else FAR
+            row[k] = 0 if flags[k] else UNREACHED
         row[len(channels) :] = 0
 
 
 @compiled
 def relax(indptr, indices, block, stop):
-    """Bring `block` to the hops along `indptr`, `indices` (in-neighbours); returns whether MAX_PASSES were enough."""
+    """Turn `block` into hops; `indptr`, `indices` list in-neighbours. Return whether MAX_PASSES were enough."""
     one = splat(block, 1)
     for passes in range(MAX_PASSES):
         changed = False
@@ -47,7 +48,7 @@ def relax(indptr, indices, block, stop):
         for node in range(block.shape[0]):
             hops = load(block, node)
             if any_less(settled, hops):  # hops of at most `passes` are final
-                nearest = splat(block, FAR)
+                nearest = splat(block, UNREACHED)
                 for edge in range(indptr[node], indptr[node + 1]):
                     nearest = minimum(nearest, load(block, indices[edge]))
                 nearest = saturating_add(nearest, one)
@@ -61,9 +62,9 @@ def relax(indptr, indices, block, stop):
 
 @compiled
 def read_hops(block, first, codes, unreached):
-    """Copy the hops into the columns of `codes` from `first` on, and count what is FAR.
+    """Copy the hops into the columns of `codes` from `first` on, and count unreached nodes in `unreached`.
 
-    Returns the largest number of hops, or -1 if some may be FAR only because a byte does not hold more.
+    Return the largest number of hops, or -1 if some nodes may be unreached only because a byte cannot hold their hops.
     """
     width = min(PATTERNS_AT_A_TIME, codes.shape[1] - first)
     counts = np.zeros(width, np.int64)
@@ -74,10 +75,10 @@ def read_hops(block, first, codes, unreached):
         for k in range(width):
             code_row[k] = row[k]
         for k in range(width):
-            deepest[k] = max(deepest[k], np.uint8(0) if row[k] == FAR else row[k])
+            deepest[k] = max(deepest[k], np.uint8(0) if row[k] == UNREACHED else row[k])
         for k in range(width):
-            counts[k] += row[k] == FAR
-    if deepest.max() == FAR - 1:
+            counts[k] += row[k] == UNREACHED
+    if deepest.max() == UNREACHED - 1:
         return -1
     unreached[first : first + width] += counts
     return np.int64(deepest.max())

@@ -1,4 +1,4 @@
-"""Breadth-first search from all sources of up to 64 patterns at once, one bit per pattern."""
+"""Hops by breadth-first search from all sources of up to 64 patterns at once, one bit per pattern."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ PATTERNS_AT_A_TIME = 64
 
 
 class Sources(NamedTuple):
-    """Where the sources of each pattern are read from: the features, the known mask, a channel of each pattern."""
+    """The features, the known mask, and one channel of each pattern: its known nodes are the sources."""
 
     values: Array
     known: Array
@@ -19,53 +19,53 @@ class Sources(NamedTuple):
 
 
 @compiled
-def _source_bits(sources, first, codes, reached, arrived, queue):
-    """Start of a search: codes 0 at sources, the largest integer elsewhere; returns how many nodes are in `queue`."""
+def _mark_sources(sources, first, codes, visited, frontier, queue):
+    """Set codes to 0 at sources, to the largest integer elsewhere; return the length of `queue`."""
     masked = sources.known.shape[0] > 0
     channels = sources.channels[first : first + PATTERNS_AT_A_TIME]
-    beyond = np.iinfo(codes.dtype).max
-    found = 0
+    unreached_code = np.iinfo(codes.dtype).max
+    n_queued = 0
     for node in range(codes.shape[0]):
         bits = np.uint64(0)
         for k in range(len(channels)):
             value = sources.values[node, channels[k]]
             is_known = sources.known[node, channels[k]] if masked else value == value
             bits |= np.uint64(is_known) << np.uint64(k)
-            codes[node, first + k] = 0 if is_known else beyond
-        reached[node] = bits
-        arrived[node] = bits
+            codes[node, first + k] = 0 if is_known else unreached_code
+        visited[node] = bits
+        frontier[node] = bits
         if bits:
-            queue[found] = node
-            found += 1
-    return found
+            queue[n_queued] = node
+            n_queued += 1
+    return n_queued
 
 
 @compiled
-def _expand(indptr, indices, reached, arrived, arriving, queue, found_queue):
-    """Send the bits that just arrived at the nodes in `queue` to their neighbours; returns the next queue's length."""
-    found = 0
+def _expand(indptr, indices, visited, frontier, next_frontier, queue, next_queue):
+    """Pass the frontier bits of the nodes in `queue` to their neighbours; return the length of `next_queue`."""
+    n_queued = 0
     for node in queue:
-        bits = arrived[node]
+        bits = frontier[node]
         for edge in range(indptr[node], indptr[node + 1]):
             neighbour = indices[edge]
-            new = bits & ~reached[neighbour]
+            new = bits & ~visited[neighbour]
             if new:
-                if not arriving[neighbour]:
-                    found_queue[found] = neighbour
-                    found += 1
-                arriving[neighbour] |= new
-    return found
+                if not next_frontier[neighbour]:
+                    next_queue[n_queued] = neighbour
+                    n_queued += 1
+                next_frontier[neighbour] |= new
+    return n_queued
 
 
 @compiled
-def _record(queue, arriving, arrived, reached, level, codes, first):
-    """Write `level` where a bit arrived and make the arrivals the next frontier."""
+def _write_level(queue, next_frontier, frontier, visited, level, codes, first):
+    """Write `level` where a bit is new and make the next frontier the current one."""
     width = min(PATTERNS_AT_A_TIME, codes.shape[1] - first)
     for node in queue:
-        bits = arriving[node]
-        arriving[node] = 0
-        arrived[node] = bits
-        reached[node] |= bits
+        bits = next_frontier[node]
+        next_frontier[node] = 0
+        frontier[node] = bits
+        visited[node] |= bits
         for k in range(width):
             if (bits >> np.uint64(k)) & np.uint64(1):
                 codes[node, first + k] = level
@@ -73,30 +73,30 @@ def _record(queue, arriving, arrived, reached, level, codes, first):
 
 @compiled
 def search(indptr, indices, sources, first, codes, stop, unreached):
-    """Hops for the patterns `first` to `first + 63` into `codes`; returns the deepest level, or -1 if it does not fit.
+    """Write the hops of the patterns `first` to `first + 63` to `codes`; return the deepest level.
 
-    `indptr`, `indices` list out-neighbours. BlockCells that stay unreached hold the largest integer of `codes` and are
-    counted in `unreached[pattern]`.
+    Return -1 if the hops do not fit into the dtype of `codes`. `indptr`, `indices` list out-neighbours. Unreached cells
+    hold the largest integer of `codes` and are counted in `unreached[pattern]`.
     """
     n_nodes = codes.shape[0]
     width = min(PATTERNS_AT_A_TIME, codes.shape[1] - first)
-    reached = np.empty(n_nodes, np.uint64)
-    arrived = np.empty(n_nodes, np.uint64)
-    arriving = np.zeros(n_nodes, np.uint64)
+    visited = np.empty(n_nodes, np.uint64)
+    frontier = np.empty(n_nodes, np.uint64)
+    next_frontier = np.zeros(n_nodes, np.uint64)
     queue = np.empty(n_nodes, np.int32)
-    found_queue = np.empty(n_nodes, np.int32)
-    found = _source_bits(sources, first, codes, reached, arrived, queue)
+    next_queue = np.empty(n_nodes, np.int32)
+    n_queued = _mark_sources(sources, first, codes, visited, frontier, queue)
     limit = np.iinfo(codes.dtype).max - 1
     level = 0
-    while found and not stop[0]:
-        found = _expand(indptr, indices, reached, arrived, arriving, queue[:found], found_queue)
-        if found and level == limit:
+    while n_queued and not stop[0]:
+        n_queued = _expand(indptr, indices, visited, frontier, next_frontier, queue[:n_queued], next_queue)
+        if n_queued and level == limit:
             return -1
-        if found:
+        if n_queued:
             level += 1
-            _record(found_queue[:found], arriving, arrived, reached, level, codes, first)
-        queue, found_queue = found_queue, queue
+            _write_level(next_queue[:n_queued], next_frontier, frontier, visited, level, codes, first)
+        queue, next_queue = next_queue, queue
     for node in range(n_nodes):
         for k in range(width):
-            unreached[first + k] += ~(reached[node] >> np.uint64(k)) & np.uint64(1)
+            unreached[first + k] += ~(visited[node] >> np.uint64(k)) & np.uint64(1)
     return level

@@ -9,7 +9,7 @@ from pcfi._kernels.compiling import compiled
 def neighbour_means(graph, values, known, first, last, out):
     """Write the mean into the missing cells of rows `first` to `last` of `out` that have a known neighbour.
 
-    Returns whether all that was written is finite.
+    Return whether all values written are finite.
     """
     finite = True
     masked = known.shape[0] > 0
@@ -21,12 +21,12 @@ def neighbour_means(graph, values, known, first, last, out):
         weight[:] = 0
         for edge in range(graph.indptr[node], graph.indptr[node + 1]):
             neighbour = graph.indices[edge]
-            flow = graph.weights[edge] if graph.weights.size else 1.0
+            edge_weight = graph.weights[edge] if graph.weights.size else 1.0
             for channel in range(n_channels):
                 value = values[neighbour, channel]
                 if known[neighbour, channel] if masked else value == value:
-                    total[channel] += flow * value
-                    weight[channel] += flow
+                    total[channel] += edge_weight * value
+                    weight[channel] += edge_weight
         for channel in range(n_channels):
             value = values[node, channel]
             is_known = known[node, channel] if masked else value == value

@@ -1,6 +1,6 @@
-"""Slow, obvious twins of the kernels, straight from the paper's equations: dense, one channel at a time, in loops.
+"""Reference implementations of the kernels, straight from the paper's equations: dense, one channel at a time.
 
-Tests demand that the kernels agree with them; they are also the shortest explanation of what the kernels compute.
+Tests compare the kernels with them; they are also the shortest explanation of what the kernels compute.
 `flow[i, j]` is the weight with which the value of node j flows into node i. Hops are int64; UNREACHED is -1 here.
 """
 

@@ -34,19 +34,19 @@ def _fill(job: Job, chosen: Array, *, finish: bool) -> Outcome:
 
 
 def _fill_pattern(job: Job, pattern: int, chosen: Array, finish: bool, stop: Any) -> Outcome:
-    plan = _plan(job, pattern)
+    matrix = _sweep_matrix(job, pattern)
     hops = job.hops.codes[:, pattern]
     lanes = lane_count(np.float64)
     outcomes = []
     for start in range(0, len(chosen), lanes):
         part = chosen[start : start + lanes]
-        outcomes.append(_fill_channels(job, plan, hops, part, finish, stop))
+        outcomes.append(_fill_channels(job, matrix, hops, part, finish, stop))
         if not finish:
             job.advance(len(part))
     return Outcome.worst(outcomes)
 
 
-def _plan(job: Job, pattern: int) -> SweepMatrix:
+def _sweep_matrix(job: Job, pattern: int) -> SweepMatrix:
     """Free nodes of the pattern from near to far, with their normalised relative weights."""
     graph, weighting = job.problem.graph, job.weighting
     csr_graph = CsrGraph(graph.indptr, graph.indices, graph.weights_as(np.float64))
@@ -55,21 +55,21 @@ def _plan(job: Job, pattern: int) -> SweepMatrix:
     n_entries = int(np.diff(graph.indptr)[nodes].sum()) + len(nodes)
     degree = np.empty(0) if weighting.degree is None else weighting.degree
     with np.errstate(divide="ignore"):
-        unit = 1.0 / weighting.by_node[nodes]
-    plan = SweepMatrix(
+        value_scale = 1.0 / weighting.by_node[nodes]
+    matrix = SweepMatrix(
         nodes,
         np.empty(len(nodes) + 1, dtype=np.int64),
         np.empty(n_entries, dtype=np.int32),
         np.empty(n_entries),
-        unit,
+        value_scale,
     )
     fill_sweep_matrix(
-        csr_graph, hops, job.hops.n_levels, float(np.log(weighting.alpha)), degree, job.judged_self_weight, plan
+        csr_graph, hops, job.hops.n_levels, float(np.log(weighting.alpha)), degree, job.judged_self_weight, matrix
     )
-    return plan
+    return matrix
 
 
-def _fill_channels(job: Job, plan: SweepMatrix, hops: Array, part: Array, finish: bool, stop: Any) -> Outcome:
+def _fill_channels(job: Job, matrix: SweepMatrix, hops: Array, part: Array, finish: bool, stop: Any) -> Outcome:
     channels, by_node = job.problem.channels, job.weighting.by_node
     spread = job.spread(part)
     shift = channels.mean[part] if job.centred else np.zeros(len(part))
@@ -78,39 +78,39 @@ def _fill_channels(job: Job, plan: SweepMatrix, hops: Array, part: Array, finish
     block[:] = 0
     block[sources, : len(part)] = (job.problem.values[np.ix_(sources, part)] - shift) / spread * by_node[sources, None]
     if not job.settles:
-        block, outcome = _take_steps(job, plan, block, stop)
+        block, outcome = _take_steps(job, matrix, block, stop)
     else:
-        first_sweep(plan, np.ascontiguousarray(hops), block)
+        first_sweep(matrix, np.ascontiguousarray(hops), block)
         if finish:
-            reached = (job.out[np.ix_(plan.nodes, part)] - shift) / spread / plan.unit[:, None]
+            reached = (job.out[np.ix_(matrix.nodes, part)] - shift) / spread / matrix.value_scale[:, None]
             finite = np.isfinite(reached).all(axis=0)
-            block[np.ix_(plan.nodes, np.flatnonzero(finite))] = reached[:, finite]
-        outcome = _sweep(job, plan, block, stop)
-    filled = block[plan.nodes, : len(part)] * plan.unit[:, None] * spread + shift
+            block[np.ix_(matrix.nodes, np.flatnonzero(finite))] = reached[:, finite]
+        outcome = _sweep(job, matrix, block, stop)
+    filled = block[matrix.nodes, : len(part)] * matrix.value_scale[:, None] * spread + shift
     if job.centred:
         filled = np.clip(filled, channels.low[part], channels.high[part])
-    job.out[np.ix_(plan.nodes, part)] = filled
+    job.out[np.ix_(matrix.nodes, part)] = filled
     return outcome
 
 
-def _take_steps(job: Job, plan: SweepMatrix, block: Array, stop: Any) -> tuple[Array, Outcome]:
+def _take_steps(job: Job, matrix: SweepMatrix, block: Array, stop: Any) -> tuple[Array, Outcome]:
     """The block after the solver's fixed number of steps."""
     steps = job.solver.steps if isinstance(job.solver, FixedSteps) else 0
     largest = np.zeros((1, block.shape[1]))
     other = aligned_block(len(block), np.float64)
     other[:] = block
-    take_relative_steps(plan, block, other, steps, stop, largest)
+    take_relative_steps(matrix, block, other, steps, stop, largest)
     return (block if steps % 2 == 0 else other), Outcome(steps, float(largest.max()))
 
 
-def _sweep(job: Job, plan: SweepMatrix, block: Array, stop: Any) -> Outcome:
+def _sweep(job: Job, matrix: SweepMatrix, block: Array, stop: Any) -> Outcome:
     """Sweep the block until what one further step would move, measured afresh, is small enough."""
     rtol, max_steps = (job.solver.rtol, job.solver.max_steps) if isinstance(job.solver, UntilSettled) else (0.0, 0)
     largest = np.zeros((1, block.shape[1]))
     steps, wanted = 0, rtol
     while True:
-        steps += int(sweep(plan, block, wanted, max_steps - steps, stop, largest))
-        take_relative_steps(plan, block, block, 0, stop, largest)
+        steps += int(sweep(matrix, block, wanted, max_steps - steps, stop, largest))
+        take_relative_steps(matrix, block, block, 0, stop, largest)
         residual = float(largest.max())
         if residual <= rtol or steps >= max_steps or stop[0] or not np.isfinite(residual):
             return Outcome(steps, residual)
