@@ -292,7 +292,7 @@ REFUSED = {
     "twice": ([*FILES, "--id", "since"], 1, "'2020-01-01' stands more than once"),
     "cut nodes": (["cut.parquet", *FILES[1:]], 1, "cannot be read as Parquet"),
     "cut edges": (["nodes.parquet", "cut.parquet", *FILES[2:]], 1, "cannot be read"),
-    "noise": (["nodes.parquet", "noise.csv.gz", *FILES[2:]], 1, "noise.csv.gz' cannot be read"),
+    "noise": (["nodes.parquet", "noise.csv.gz", *FILES[2:]], 1, "noise.csv.gz cannot be read"),
     "two outputs": ([*FILES, "--hops", "y.parquet"], 2, "two outputs would go to y.parquet"),
 }
 

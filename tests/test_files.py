@@ -14,8 +14,9 @@ from command_line import edge_table, features, node_table, ring
 from pcfi.errors import FileError, ParameterError, TooLargeError
 from pcfi.files import edge_files, node_files, sizes
 from pcfi.files.formats import EDGE_FORMATS, NODE_FORMATS, OUTPUT_FORMATS, Format, format_of, sniff
-from pcfi.files.node_files import Wanted, read_nodes
+from pcfi.files.node_files import read_nodes
 from pcfi.files.writing import atomic_file, write_table
+from pcfi.inputs.columns import NodeColumns
 from test_mangled_files import WHOLE
 
 TABLES = ("nodes.parquet", "nodes.csv", "nodes.tsv", "nodes.csv.gz", "nodes.tsv.zst", "nodes.feather", "nodes.arrow")
@@ -29,7 +30,7 @@ def write(table, path):
 @pytest.mark.parametrize("name", TABLES)
 def test_every_table_format_keeps_every_cell(tmp_path, name):
     table = node_table(features())
-    nodes = read_nodes(write(table, tmp_path / name), Wanted(exclude=["label"]))
+    nodes = read_nodes(write(table, tmp_path / name), NodeColumns(exclude=["label"]))
     assert nodes.id == "id"
     assert nodes.channels == ["age", "income", "height"]
     assert nodes.passed == ["label", "since"]
@@ -44,10 +45,10 @@ def test_a_folder_of_parquet_files_is_a_table(tmp_path):
     (tmp_path / "nodes.parquet").mkdir()
     (tmp_path / "nodes.parquet" / "_SUCCESS").touch()
     with pytest.raises(FileError, match=r"a folder without a file .parquet"):
-        read_nodes(str(tmp_path / "nodes.parquet"), Wanted())
+        read_nodes(str(tmp_path / "nodes.parquet"), NodeColumns())
     for number, start in enumerate((0, 25)):
         write(table.slice(start, 25), tmp_path / "nodes.parquet" / f"part-{number}.parquet")
-    nodes = read_nodes(str(tmp_path / "nodes.parquet"), Wanted(exclude=["label"]))
+    nodes = read_nodes(str(tmp_path / "nodes.parquet"), NodeColumns(exclude=["label"]))
     assert nodes.table.combine_chunks().equals(table.combine_chunks())
 
 
@@ -59,7 +60,7 @@ def test_arrays_are_channels_by_number(tmp_path, suffix):
         np.save(path, values)
     else:
         np.savez(path, x=values, other=np.zeros(3))
-    nodes = read_nodes(str(path), Wanted())
+    nodes = read_nodes(str(path), NodeColumns())
     assert nodes.id is None
     assert nodes.channels == ["channel_0", "channel_1", "channel_2"]
     read = np.stack([column.to_numpy() for column in nodes.table.columns], axis=1)
@@ -75,14 +76,14 @@ def test_an_h5ad_file_holds_features_and_a_graph(tmp_path):
     data.obsp["connectivities"] = sparse.coo_array((np.ones(40), tuple(ring())), shape=(40, 40)).tocsr()
     path = str(tmp_path / "cells.h5ad")
     data.write_h5ad(path)
-    nodes = read_nodes(path, Wanted())
+    nodes = read_nodes(path, NodeColumns())
     assert (nodes.id, nodes.channels) == ("id", ["0", "1", "2"])
     assert np.array_equal(nodes.table["1"].to_numpy(), values[:, 1], equal_nan=True)
-    assert edge_files.read_edges(path, nodes, None, None, None).graph.nnz == 40
+    assert edge_files.read_edges(path, nodes).graph.nnz == 40
 
 
 def test_every_edge_format_gives_the_same_graph(tmp_path):
-    nodes = read_nodes(write(node_table(features()), tmp_path / "nodes.parquet"), Wanted(exclude=["label"]))
+    nodes = read_nodes(write(node_table(features()), tmp_path / "nodes.parquet"), NodeColumns(exclude=["label"]))
     expected = pcfi.impute(features()[:, :1], ring()).values.ravel()
     index = ring()
     adjacency = sparse.coo_array((np.ones(40), tuple(index)), shape=(40, 40))
@@ -91,26 +92,26 @@ def test_every_edge_format_gives_the_same_graph(tmp_path):
     np.save(tmp_path / "e.npy", index)
     np.savez(tmp_path / "pair.npz", edge_index=index)
     by_id = [write(edge_table(index), tmp_path / f"e.{suffix}") for suffix in ("parquet", "csv", "tsv.gz", "feather")]
-    alone = read_nodes(str(tmp_path / "nodes.parquet"), Wanted(columns=["age"]))
+    alone = read_nodes(str(tmp_path / "nodes.parquet"), NodeColumns(channels=["age"]))
     for path in (*by_id, tmp_path / "e.npz", tmp_path / "e.mtx", tmp_path / "e.npy", tmp_path / "pair.npz"):
-        edges = edge_files.read_edges(str(path), nodes, None, None, None)
-        result = pcfi.frames.impute(alone.table, edges.graph, id="id", channels=["age"], **edges.options)
+        edges = edge_files.read_edges(str(path), nodes)
+        result = pcfi.frames.impute(alone.table, edges.graph, id="id", channels=["age"])
         assert np.allclose(result.values["age"].to_numpy(), expected, atol=1e-12), path
 
 
 @pytest.mark.parametrize(
     ("columns", "wanted", "chosen"),
     [
-        (["x", "NODE", "id"], Wanted(), "id"),
-        (["x", "Node_ID"], Wanted(), "Node_ID"),
-        (["x", "name"], Wanted(), "name"),
-        (["x", "twice", "name"], Wanted(), "name"),
-        (["x", "twice"], Wanted(), None),
-        (["x", "name", "id"], Wanted(id="name"), "name"),
-        (["x", "customer_id"], Wanted(), "customer_id"),
-        (["x", "name", "city_id", "userID"], Wanted(), "userID"),
-        (["x", "customer Id", "customer_id"], Wanted(), "customer Id"),
-        (["x", "city_id", "covid", "PAID"], Wanted(), None),
+        (["x", "NODE", "id"], NodeColumns(), "id"),
+        (["x", "Node_ID"], NodeColumns(), "Node_ID"),
+        (["x", "name"], NodeColumns(), "name"),
+        (["x", "twice", "name"], NodeColumns(), "name"),
+        (["x", "twice"], NodeColumns(), None),
+        (["x", "name", "id"], NodeColumns(id="name"), "name"),
+        (["x", "customer_id"], NodeColumns(), "customer_id"),
+        (["x", "name", "city_id", "userID"], NodeColumns(), "userID"),
+        (["x", "customer Id", "customer_id"], NodeColumns(), "customer Id"),
+        (["x", "city_id", "covid", "PAID"], NodeColumns(), None),
     ],
 )
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
@@ -130,30 +131,26 @@ def test_the_id_column_is_chosen_by_rule(tmp_path, columns, wanted, chosen, suff
         (["From", "To"], ("From", "To", None)),
         (["src", "dst", "kind", "w"], ("src", "dst", "w")),
         (["a", "b"], ("a", "b", None)),
-        (["a", "b", "number"], ("a", "b", "number")),
+        (["a", "b", "number"], ("a", "b", None)),
     ],
 )
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_edge_columns_are_chosen_by_their_usual_names(tmp_path, names, chosen, suffix):
     numbers = {"weight", "w", "number"}
     table = pa.table({name: [1.0, 2.0] if name in numbers else ["a", "b"] for name in names})
-    nodes = read_nodes(write(pa.table({"id": ["a", "b"], "x": [1.0, None]}), tmp_path / "n.csv"), Wanted())
-    ends = edge_files.read_edges(write(table, tmp_path / f"e.{suffix}"), nodes, None, None, None).ends
+    nodes = read_nodes(write(pa.table({"id": ["a", "b"], "x": [1.0, None]}), tmp_path / "n.csv"), NodeColumns())
+    ends = edge_files.read_edges(write(table, tmp_path / f"e.{suffix}"), nodes).columns
     assert (ends.source, ends.target, ends.weight) == chosen
 
 
 def test_ids_of_text_files_keep_leading_zeros_and_match_numbers_of_other_formats(tmp_path):
-    zeros = read_nodes(write(pa.table({"id": ["007", "010"], "x": [1.0, None]}), tmp_path / "zeros.csv"), Wanted())
+    zeros = read_nodes(write(pa.table({"id": ["007", "010"], "x": [1.0, None]}), tmp_path / "zeros.csv"), NodeColumns())
     assert zeros.table["id"].to_pylist() == ["007", "010"]
-    numbers = read_nodes(write(pa.table({"id": [7, 10], "x": [1.0, None]}), tmp_path / "numbers.csv"), Wanted())
-    edges = edge_files.read_edges(
-        write(pa.table({"source": [7], "target": [10]}), tmp_path / "e.parquet"), numbers, None, None, None
-    )
+    numbers = read_nodes(write(pa.table({"id": [7, 10], "x": [1.0, None]}), tmp_path / "numbers.csv"), NodeColumns())
+    edges = edge_files.read_edges(write(pa.table({"source": [7], "target": [10]}), tmp_path / "e.parquet"), numbers)
     assert edges.graph["source"].to_pylist() == ["7"]
-    typed = read_nodes(write(pa.table({"id": [7, 10], "x": [1.0, None]}), tmp_path / "n.parquet"), Wanted())
-    edges = edge_files.read_edges(
-        write(pa.table({"source": ["7"], "target": ["10"]}), tmp_path / "e.csv"), typed, None, None, None
-    )
+    typed = read_nodes(write(pa.table({"id": [7, 10], "x": [1.0, None]}), tmp_path / "n.parquet"), NodeColumns())
+    edges = edge_files.read_edges(write(pa.table({"source": ["7"], "target": ["10"]}), tmp_path / "e.csv"), typed)
     assert edges.graph["target"].to_pylist() == [10]
 
 
@@ -162,7 +159,7 @@ def test_markers_are_missing(tmp_path, name):
     table = pa.table(
         {"id": ["a", "b", "c"], "x": [1.5, -999.0, None], "n": [1, -999, 3], "city": ["?", "Rome", "-999"]}
     )
-    wanted = Wanted(categorical=["city"], missing=["-999", "?"])
+    wanted = NodeColumns(categorical=["city"], missing_values=["-999", "?"])
     nodes = read_nodes(write(table, tmp_path / name), wanted)
     assert nodes.table["x"].to_pylist() == [1.5, None, None]
     assert nodes.table["n"].to_pylist() == [1, None, 3]
@@ -172,7 +169,7 @@ def test_markers_are_missing(tmp_path, name):
 def test_a_column_that_is_null_everywhere_is_a_channel(tmp_path):
     path = tmp_path / "n.csv"
     path.write_text("id,x,y\na,1,\nb,,\n")
-    assert read_nodes(str(path), Wanted()).channels == ["x", "y"]
+    assert read_nodes(str(path), NodeColumns()).channels == ["x", "y"]
 
 
 BAD = {
@@ -189,10 +186,10 @@ BAD = {
     "noise.npz": (b"PK\x03\x04 nonsense", "cannot be read as npz"),
     "noise.csv.gz": (b"\x1f\x8b nonsense", "cannot be read as csv"),
     "noise.csv.zst": (b"not zstd at all", "cannot be read as csv"),
-    "latin.csv": ("id,x,city\na,1,Köln\nb,,Rome\n".encode("latin-1"), "latin.csv is no text in UTF-8: convert it, as"),
-    "latin-id.csv": ("id,x\nKöln,1\nRome,\n".encode("latin-1"), "no text in UTF-8"),
-    "latin-name.csv": ("id,Größe\na,1\nb,\n".encode("latin-1"), "no text in UTF-8"),
-    "utf16.csv": ("id,x\na,1\n".encode("utf-16"), "no text in UTF-8"),
+    "latin.csv": ("id,x,city\na,1,Köln\nb,,Rome\n".encode("latin-1"), "latin.csv is not valid UTF-8: convert it, as"),
+    "latin-id.csv": ("id,x\nKöln,1\nRome,\n".encode("latin-1"), "not valid UTF-8"),
+    "latin-name.csv": ("id,Größe\na,1\nb,\n".encode("latin-1"), "not valid UTF-8"),
+    "utf16.csv": ("id,x\na,1\n".encode("utf-16"), "not valid UTF-8"),
     "wrong.txt": (b"id,x\na,1\n", "none of .parquet"),
 }
 
@@ -202,7 +199,7 @@ def test_bad_files_are_refused_in_one_line(tmp_path, name):
     content, words = BAD[name]
     (tmp_path / name).write_bytes(content)
     with pytest.raises(FileError) as refused:
-        read_nodes(str(tmp_path / name), Wanted())
+        read_nodes(str(tmp_path / name), NodeColumns())
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -222,11 +219,11 @@ def test_separators_and_decimal_commas_are_recognised(tmp_path, separator, decim
         return str(tmp_path / name)
 
     path = save("n.csv", "id,x,y\na,1.5,\nb,,-2\n")
-    nodes = read_nodes(path, Wanted())
+    nodes = read_nodes(path, NodeColumns())
     assert (nodes.id, nodes.table["x"].to_pylist(), nodes.table["y"].to_pylist()) == ("id", [1.5, None], [None, -2])
     assert words in node_files.described(nodes, path)
     path = save("e.csv", "source,target,weight\na,b,0.25\n")
-    edges = edge_files.read_edges(path, nodes, None, None, None)
+    edges = edge_files.read_edges(path, nodes)
     assert edges.graph.to_pydict() == {"source": ["a"], "target": ["b"], "weight": [0.25]}
     assert words in edge_files.described(edges, path)
 
@@ -234,15 +231,15 @@ def test_separators_and_decimal_commas_are_recognised(tmp_path, separator, decim
 def test_pickles_are_not_loaded(tmp_path):
     np.save(tmp_path / "x.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
     with pytest.raises(FileError, match="cannot be read as npy"):
-        read_nodes(str(tmp_path / "x.npy"), Wanted())
+        read_nodes(str(tmp_path / "x.npy"), NodeColumns())
 
 
 def test_unknown_columns_are_named(tmp_path):
     path = write(node_table(features()), tmp_path / "n.parquet")
     for wanted, option in (
-        (Wanted(id="no"), "--id"),
-        (Wanted(columns=["no"]), "--columns"),
-        (Wanted(exclude=["no"]), "--exclude"),
+        (NodeColumns(id="no"), "id"),
+        (NodeColumns(channels=["no"]), "channels"),
+        (NodeColumns(exclude=["no"]), "exclude"),
     ):
         with pytest.raises(ParameterError, match=f"{option} names 'no'.*'age'"):
             read_nodes(path, wanted)
@@ -260,8 +257,8 @@ def test_a_small_file_that_unpacks_to_more_than_memory_is_refused(tmp_path, monk
         write(pa.table({f"c{place}": column for place, column in enumerate(zeros.T)}), path)
     monkeypatch.setattr(sizes, "available", lambda: 4_000_000)
     assert path.stat().st_size < 2_000_000
-    with pytest.raises(TooLargeError, match=r"unpacks to .* or more, but only 4\.0 MB"):
-        read_nodes(str(path), Wanted())
+    with pytest.raises(TooLargeError, match=r"unpacks to .* or more, but only 4 MB"):
+        read_nodes(str(path), NodeColumns())
 
 
 def test_what_is_written_appears_whole_or_not_at_all(tmp_path):

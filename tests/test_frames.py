@@ -253,7 +253,11 @@ EDGES = edges_of(pd.DataFrame)
 REFUSED = {
     "duplicate ids": ({"nodes": NODES.assign(id=list("abcda"))}, pcfi.FeatureError, "'a' stands more than once"),
     "missing ids": ({"nodes": NODES.assign(id=["a", None, "c", "d", "e"])}, pcfi.FeatureError, "1 missing id"),
-    "no such id column": ({"id": "name"}, pcfi.ParameterError, "'name': it has 'id', 'age', 'city'"),
+    "no such id column": (
+        {"id": "name"},
+        pcfi.ParameterError,
+        "names 'name', but the node table has only the columns 'id', 'age', 'city'",
+    ),
     "strings against integers": (
         {"nodes": NODES.assign(id=range(5))},
         pcfi.GraphError,
@@ -278,10 +282,10 @@ REFUSED = {
         "no known category",
     ),
     "a lone string": ({"categorical": "city"}, pcfi.ParameterError, r"use \['city'\]"),
-    "unknown channel": ({"channels": ["wage"]}, pcfi.ParameterError, "names 'wage', but the node table has no such"),
+    "unknown channel": ({"channels": ["wage"]}, pcfi.ParameterError, "names 'wage', but the node table has only"),
     "id as channel": ({"channels": ["id"]}, pcfi.ParameterError, "which holds the ids"),
-    "no source": ({"source": "from"}, pcfi.GraphError, "no column 'from', only 'source', 'target': name the one"),
-    "no weight": ({"weight": "strength"}, pcfi.GraphError, "no column 'strength', only"),
+    "no source": ({"source": "from"}, pcfi.ParameterError, "source names 'from', but the edge table has only"),
+    "no weight": ({"weight": "strength"}, pcfi.ParameterError, "weight names 'strength', but the edge table"),
     "negative weight": ({"edges": EDGES.assign(weight=[1, 1, -1, 1])}, pcfi.GraphError, "edge 2 has weight -1"),
     "string weight": ({"edges": EDGES.assign(weight=list("abcd"))}, pcfi.GraphError, "'weight' holds String"),
     "no rows": ({"nodes": NODES[:0]}, pcfi.FeatureError, "the node table has no rows"),

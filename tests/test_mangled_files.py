@@ -17,8 +17,10 @@ from command_line import edge_table, features, node_table, ring
 from hypothesis_profiles import examples
 from pcfi.errors import FileError
 from pcfi.files import edge_files
-from pcfi.files.node_files import NodeFileContents, Wanted, read_nodes
-from pcfi.inputs.ids import Ids, is_frame, open_frame, read_edges
+from pcfi.files.node_files import NodeFileContents, read_nodes
+from pcfi.inputs.columns import NodeColumns
+from pcfi.inputs.edge_frames import read_edges
+from pcfi.inputs.ids import Ids, is_frame, open_frame
 from pcfi.scale import build_graph
 
 
@@ -95,7 +97,7 @@ def test_mangled_files_give_a_table_or_a_clear_error(tmp_path_factory, data, kin
     path = tmp_path_factory.getbasetemp() / f"mangled.{kind}"
     path.write_bytes(mangled(data, WHOLE[kind]))
     try:
-        nodes = read_nodes(str(path), Wanted())
+        nodes = read_nodes(str(path), NodeColumns())
     except pcfi.PcfiError as error:
         said = str(error)
     else:
@@ -107,12 +109,12 @@ def test_mangled_files_give_a_table_or_a_clear_error(tmp_path_factory, data, kin
 
 def graph_of(path, nodes):
     """The graph of an edge file, as `pcfi impute` makes it."""
-    edges = edge_files.read_edges(str(path), nodes, None, None, None)
+    edges = edge_files.read_edges(str(path), nodes)
     assert edge_files.described(edges, str(path))
     graph = edges.graph
     if is_frame(graph):
-        ids = Ids.of_rows() if nodes.id is None else Ids.of(open_frame(nodes.table, "nodes"), nodes.id)
-        graph = read_edges(graph, ids, **edges.options)
+        ids = Ids.of_rows() if nodes.id is None else Ids.of(open_frame(nodes.table, "nodes"), NodeColumns(id=nodes.id))
+        graph = read_edges(graph, ids, edges.edge_columns())
     return pcfi.prepare_graph(graph, 12)
 
 
@@ -125,7 +127,7 @@ def mapped_graph_of(path, nodes):
 @pytest.mark.parametrize("kind", sorted(WHOLE_EDGES))
 def test_whole_edge_files_are_read_alike_with_and_without_a_budget(tmp_path, kind):
     (tmp_path / kind).write_bytes(WHOLE_EDGES[kind])
-    nodes = NodeFileContents(node_table(features(n_nodes=12)), "id" if kind.startswith("ids") else None, [])
+    nodes = NodeFileContents(table=node_table(features(n_nodes=12)), id="id" if kind.startswith("ids") else None)
     whole = graph_of(tmp_path / kind, nodes)
     assert whole.n_edges == 12
     if kind.split(".")[-1] not in ("npz", "mtx"):
@@ -139,7 +141,7 @@ def test_whole_edge_files_are_read_alike_with_and_without_a_budget(tmp_path, kin
 def test_mangled_edge_files_give_a_graph_or_a_clear_error(tmp_path_factory, data, kind):
     path = tmp_path_factory.getbasetemp() / f"mangled-{kind}"
     path.write_bytes(mangled(data, WHOLE_EDGES[kind]))
-    nodes = NodeFileContents(node_table(features(n_nodes=12)), "id" if kind.startswith("ids") else None, [])
+    nodes = NodeFileContents(table=node_table(features(n_nodes=12)), id="id" if kind.startswith("ids") else None)
     readers = [graph_of] if kind.split(".")[-1] in ("npz", "mtx") else [graph_of, mapped_graph_of]
     for read in readers:
         try:
@@ -158,6 +160,4 @@ def test_mangled_edge_files_give_a_graph_or_a_clear_error(tmp_path_factory, data
 def test_matrix_market_files_that_crash_their_reader_are_refused(tmp_path, end, words):
     (tmp_path / "e.mtx").write_bytes(b"%%MatrixMarket matrix coordinate real general\n%\n12 12 12\n" + end)
     with pytest.raises(FileError, match=words):
-        edge_files.read_edges(
-            str(tmp_path / "e.mtx"), NodeFileContents(node_table(features()), None, []), None, None, None
-        )
+        edge_files.read_edges(str(tmp_path / "e.mtx"), NodeFileContents(table=node_table(features()), id=None))

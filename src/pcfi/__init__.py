@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from pcfi.errors import (
+    ColumnWarning,
     DivergenceError,
     FeatureError,
     GraphError,
@@ -34,6 +35,7 @@ from pcfi.stages.solvers import FixedSteps, UntilSettled
 
 __all__ = [
     "UNREACHABLE",
+    "ColumnWarning",
     "DivergenceError",
     "Evaluation",
     "FeatureError",

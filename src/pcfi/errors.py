@@ -17,6 +17,7 @@ PcfiWarning (UserWarning)
 ├── UnreachableWarning                 cells that no source can reach
 ├── NotSettledWarning                  the steady state was not reached within max_steps
 ├── ScaleWarning                       channels of very different scales are mixed
+├── ColumnWarning                      a column may be meant for something else than it is used for
 └── TuningWarning                      too few known cells to tune; defaults were used
 
 An error says what is wrong, what was given, what is allowed (`message`) and what to do (`remedy`).
@@ -127,6 +128,10 @@ class NotSettledWarning(PcfiWarning):
 
 class ScaleWarning(PcfiWarning):
     """Stage 2 has mixed channels of very different scales, and filled values are far outside the known range."""
+
+
+class ColumnWarning(PcfiWarning):
+    """A column may be meant for something else than it is used for: it looks like ids, or like weights of edges."""
 
 
 class TuningWarning(PcfiWarning):

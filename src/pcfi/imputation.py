@@ -209,6 +209,7 @@ def _report(problem: Problem, resolved: Resolved, filled: Filled, status: str) -
         n_missing=problem.n_missing,
         n_unreachable=n_unreachable,
         shape=(len(problem.values), len(empty[problem.first_channels])),
+        column_names=problem.column_names,
         _filled=filled.values,
         _hops=filled.hops,
         tuning=tuning,

@@ -14,6 +14,7 @@ from pcfi.errors import ParameterError, counted
 from pcfi.estimation.calibration import Calibration
 from pcfi.estimation.result import Tuning
 from pcfi.inputs import tensors
+from pcfi.inputs.columns import shortened
 from pcfi.stages.hops import Hops
 
 
@@ -53,6 +54,8 @@ class Imputation:
         search the graph, those in channels without any known value (none for "zero").
     shape : tuple of int
         Number of nodes and channels; a column of categories counts as one.
+    column_names : tuple of str
+        Names of the filled columns; empty if the features have none.
     tuning : Tuning or None
         What "auto" found, and what spoke for it.
     center : ndarray or None
@@ -71,6 +74,7 @@ class Imputation:
     n_missing: int
     n_unreachable: int
     shape: tuple[int, int]
+    column_names: tuple[str, ...] = ()
     tuning: Tuning | None = None
     center: Array | None = None
     _filled: Any = None  # the values before they are put into the caller's container
@@ -165,6 +169,7 @@ class Imputation:
         facts = [
             ("method", self.method),
             ("features", f"{counted(nodes, 'node')} x {counted(channels, 'channel')}"),
+            *([("channels", shortened(self.column_names))] if self.column_names else []),
             ("missing", f"{counted(self.n_missing, 'cell')} ({self.n_missing / (nodes * channels):.1%})"),
         ]
         if self.alpha is not None:

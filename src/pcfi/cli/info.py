@@ -12,7 +12,7 @@ from pcfi.cli.loading import Loaded, load
 from pcfi.cli.requirements import FileSizes, Requirements, read_sizes, requirements
 from pcfi.cli.session import Session, open_session
 from pcfi.errors import counted
-from pcfi.files.sizes import size_of
+from pcfi.memory import size_in_words
 from pcfi.report.facts import GraphFacts, HopFacts
 
 if TYPE_CHECKING:
@@ -163,7 +163,8 @@ def _show_sizes(session: Session, summary: FileSizes) -> None:
         "nodes": f"{summary.n_nodes:,}",
         "edges": f"about {summary.n_edges:,}",
         "channels": f"{summary.n_channels:,}",
-        "memory": f"about {size_of(summary.job.in_memory)} to fill at once; {size_of(summary.job.available)} available",
+        "memory": f"about {size_in_words(summary.job.in_memory)} to fill at once; "
+        f"{size_in_words(summary.job.available)} available",
     }
     _show_rows(session, rows | summary.job.rows())
     for remark in ("The files are larger than memory, so only their metadata was read.", *summary.job.remarks()):
@@ -185,7 +186,7 @@ def _show(session: Session, summary: Info) -> None:
     graph = summary.graph
     n_cells = graph.n_nodes * len(summary.channels)
     kind = ("directed" if graph.directed else "undirected") + (", weighted" if graph.weighted else "")
-    filling, tables, available = (size_of(summary.memory[name]) for name in ("filling", "tables", "available"))
+    filling, tables, available = (size_in_words(summary.memory[name]) for name in ("filling", "tables", "available"))
     rows = {
         "nodes": f"{graph.n_nodes:,}",
         "edges": f"{graph.n_edges:,} ({kind})",

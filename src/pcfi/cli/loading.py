@@ -1,6 +1,7 @@
 """Node and edge files -> what `pcfi.impute` takes, stage by stage, saying what was chosen."""
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -9,19 +10,10 @@ from pcfi._typing import Array
 from pcfi.cli.session import Session
 from pcfi.errors import FeatureError, ParameterError, counted
 from pcfi.files import edge_files, node_files
+from pcfi.inputs.columns import EdgeColumns, NodeColumns
 from pcfi.inputs.graphs import Graph, read_graph
-from pcfi.inputs.ids import UNKNOWN_IDS, is_frame, read_edges
+from pcfi.inputs.ids import is_frame
 from pcfi.inputs.node_tables import NodeTable, read_table
-
-
-@dataclass(frozen=True)
-class EdgeColumns:
-    """What the user says about an edge file."""
-
-    source: str | None = None
-    target: str | None = None
-    weight: str | None = None
-    unknown_ids: str = "error"
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,54 +59,74 @@ class Loaded:
 def load(
     told: Session,
     paths: tuple[str, str],
-    wanted: node_files.Wanted,
-    columns: EdgeColumns,
+    node_columns: NodeColumns,
+    edge_columns: EdgeColumns,
     *,
     directed: bool = False,
     rounds: bool = False,
 ) -> Loaded:
     """Read both files, match ids to rows, and prepare the graph."""
-    if columns.unknown_ids not in UNKNOWN_IDS:
-        raise ParameterError(f"--unknown-ids must be one of {', '.join(UNKNOWN_IDS)}, got {columns.unknown_ids!r}")
     if paths[0] == paths[1] == "-":
         raise ParameterError("only one of the two files can come from standard input")
+    edge_file = cache(lambda: edge_files.open_edge_file(paths[1]))
     with told.stage("read nodes"):
-        nodes = node_files.read_nodes(paths[0], wanted)
+        nodes = node_files.read_nodes(
+            paths[0], node_columns, lambda: edge_files.kind_of_ends(edge_file(), edge_columns)
+        )
     told.say(node_files.described(nodes, paths[0]))
-    for name, value in node_files.dressed_numbers(nodes, wanted):
+    for name, value in node_files.dressed_numbers(nodes, node_columns):
         told.warn(
             f"the column {name!r} is not filled, because {value!r} is text: write it as a plain number, or add "
             f"--exclude {name} if it is no channel"
         )
-    like_ids = node_files.like_ids(nodes)
-    if like_ids is not None:
-        told.warn(
-            f"nodes are named by row numbers, and {like_ids!r} takes part like any column of numbers: if it holds the "
-            f"ids, add --id {like_ids}"
-        )
     with told.stage("read edges"):
-        edges = edge_files.read_edges(paths[1], nodes, columns.source, columns.target, columns.weight)
+        edges = edge_files.read_edges(edge_file(), nodes, edge_columns)
     told.say(edge_files.described(edges, paths[1]))
+    if edges.unused_weight is not None:
+        told.warn(unused_weight_text(paths[1], edges.unused_weight))
     with told.stage("map ids"):
-        table = read_table(
-            nodes.table, id=nodes.id, channels=nodes.channels, categorical=nodes.categorical, round=rounds
-        )
-        graph = edges.graph
-        if is_frame(graph):
-            graph = read_edges(graph, table.ids, unknown_ids=columns.unknown_ids, **edges.options)
-            n_edges = edges.graph.num_rows
-            if graph[0].shape[1] < n_edges:
-                unknown = f"{n_edges - graph[0].shape[1]:,} of {counted(n_edges, 'edge')}"
-                told.say(f"{paths[1]}: {unknown} name unknown ids and were left out")
+        chosen = NodeColumns(id=nodes.id, channels=nodes.channels, categorical=nodes.categorical)
+        table = read_table(nodes.table, chosen, round=rounds)
+        graph = _by_rows(told, table, edges, edge_columns, paths[1])
+        if is_frame(edges.graph) and node_columns.id is None:
+            _warn_of_ids(told, table, edges)
     with told.stage("prepare graph"):
         n_nodes = nodes.table.num_rows
         rows = f"{paths[0]} has {n_nodes} rows" + (" (or name its ids with --id)" if nodes.id is None else "")
         prepared = read_graph(graph, n_nodes, rows, directed=directed)
-    if prepared.weights is not None and edges.ends is not None and edges.ends.weight is None:
+    if prepared.weights is not None and edges.columns is not None and edges.columns.weight is None:
         told.say(f"{paths[1]}: edges that are given more than once add up, so that the graph is weighted")
     loaded = Loaded(nodes, table, prepared)
     _refuse_infinite(loaded)
     return loaded
+
+
+def unused_weight_text(path: str, column: str) -> str:
+    """What to say about a column of numbers that is not used as weights."""
+    return f"{path}: the edges are unweighted; if the numbers in {column!r} are weights, add --weight {column}"
+
+
+def _by_rows(
+    told: Session, table: NodeTable, edges: edge_files.EdgeFileContents, columns: EdgeColumns, path: str
+) -> Any:
+    """The graph with nodes named by row numbers."""
+    if not is_frame(edges.graph):
+        return edges.graph
+    graph = table.read_edges(edges.graph, edges.edge_columns(columns.unknown_ids))
+    n_edges, n_left = edges.graph.num_rows, graph[0].shape[1]
+    if n_left < n_edges:
+        unknown = f"{n_edges - n_left:,} of {counted(n_edges, 'edge')}"
+        told.say(f"{path}: {unknown} name unknown ids and were left out")
+    return graph
+
+
+def _warn_of_ids(told: Session, table: NodeTable, edges: edge_files.EdgeFileContents) -> None:
+    name = table.id_like_channel(edges.graph, edges.edge_columns())
+    if name is not None:
+        told.warn(
+            f"nodes are named by {table.ids.words}, and {name!r} takes part like any column of numbers: if it holds "
+            f"the ids, add --id {name}"
+        )
 
 
 def _refuse_infinite(loaded: Loaded) -> None:

@@ -4,38 +4,41 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pcfi.cli.loading import EdgeColumns
+from pcfi.cli.loading import unused_weight_text
 from pcfi.cli.session import Session
-from pcfi.errors import FileError, ParameterError, TooLargeError, counted
-from pcfi.files import edge_files, node_files
-from pcfi.files.formats import Format
-from pcfi.files.opening import InputFile
+from pcfi.errors import FileError, ParameterError, counted
+from pcfi.files import node_files
+from pcfi.inputs.columns import EdgeColumns, NodeColumns, choose_edge_columns, unused_weight
+from pcfi.inputs.node_tables import kind_of_arrow
 
 SAMPLE = 1 << 20  # bytes of a text file that tell the length of its lines
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class FileMetadata:
-    """What `pcfi.scale.impute` has to be told about the columns, and how much there is.
+    """What both files hold, as far as that is known without reading them.
 
     Attributes
     ----------
-    id : str or None
-    columns : list of str or None
-        The channels; None: a file without names of columns.
-    ends : dict
-        Columns of the edges and what to do with unknown ids; empty if the edges name rows.
-    shape : tuple of int
-        Nodes and channels.
-    dtype : numpy dtype
-        Of the channels.
+    nodes : NodeSource
+        The node file with its columns chosen.
+    edge_columns : dict
+        Columns of the edges as `pcfi.scale.impute` takes them; empty if the edges name rows.
     """
 
-    id: str | None
-    columns: list[str] | None
-    ends: dict[str, Any]
-    shape: tuple[int, int]
-    dtype: Any
+    nodes: Any
+    edge_columns: dict[str, Any]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of nodes and channels."""
+        shape: tuple[int, int] = self.nodes.store.shape
+        return shape
+
+    @property
+    def dtype(self) -> Any:
+        """Of the channels."""
+        return self.nodes.store.dtype
 
 
 def serves(paths: tuple[str, str]) -> bool:
@@ -49,30 +52,30 @@ def serves(paths: tuple[str, str]) -> bool:
 
 
 def read_metadata(
-    told: Session, paths: tuple[str, str], wanted: node_files.Wanted, ends: EdgeColumns, most: int
+    told: Session, paths: tuple[str, str], node_columns: NodeColumns, edge_columns: EdgeColumns, limit: int
 ) -> FileMetadata:
-    """Choose columns by the rules for all files, and say so; looking for ids takes at most `most` bytes of memory."""
+    """Choose columns by the rules for all files, and say so; looking for ids takes at most `limit` bytes of memory."""
     from pcfi.files.paths import is_address
-    from pcfi.outofcore.feature_stores import ParquetStore, open_features
+    from pcfi.outofcore.node_source import ends_of, open_nodes
 
     for path, what in zip(paths, ("nodes", "edges"), strict=True):
         if not is_address(path) and not Path(path).exists():
             raise FileError(f"{path} does not exist: check the name of the file of {what}")
     _refuse_others(paths)
-    store = open_features(paths[0], "the node file")
-    id_column, columns, n_channels = None, None, store.shape[1]
-    if isinstance(store, ParquetStore):
-        id_column, columns = _choose_columns(told, store, wanted, paths[0], most)
-        n_channels = len(columns)
-        store = open_features(paths[0], "the node file", columns)
-    else:
-        named = next((option for option, _ in wanted.names()), None)
-        if named is not None:
-            raise ParameterError(f"{named} names columns, but {paths[0]} has none: leave it out")
-        told.say(f"{paths[0]}: {counted(store.shape[0], 'node')}, {counted(n_channels, 'channel')}")
-    return FileMetadata(
-        id_column, columns, _choose_ends(told, paths[1], ends), (store.shape[0], n_channels), store.dtype
+    nodes = open_nodes(paths[0], node_columns, ends_of(paths[1], edge_columns), limit)
+    told.say(_described(nodes, paths[0]))
+    return FileMetadata(nodes=nodes, edge_columns=_choose_ends(told, paths[1], edge_columns))
+
+
+def _described(nodes: Any, path: str) -> str:
+    n_nodes, n_channels = nodes.store.shape
+    if nodes.schema is None:
+        return f"{path}: {counted(n_nodes, 'node')}, {counted(n_channels, 'channel')}"
+    table = nodes.schema.empty_table()
+    contents = node_files.NodeFileContents(
+        table=table, id=nodes.id, channels=nodes.channels, categorical=list(nodes.categories)
     )
+    return node_files.described(contents, path, n_nodes)
 
 
 def _refuse_others(paths: tuple[str, str]) -> None:
@@ -92,29 +95,7 @@ def _refuse_others(paths: tuple[str, str]) -> None:
     )
 
 
-def _choose_columns(
-    told: Session, store: Any, wanted: node_files.Wanted, path: str, most: int
-) -> tuple[str | None, list[str]]:
-    n_nodes = store.shape[0]
-    if not n_nodes:
-        raise FileError(f"{path} has no rows: one row per node is needed")
-
-    def is_unique(name: str) -> bool:
-        _, first = next(store.batches(0, n_nodes, 1 << 16, [name]))
-        if not node_files.differ(first.column(name)):
-            return False
-        try:
-            return node_files.differ(store.column(name, most))
-        except TooLargeError as error:
-            raise TooLargeError(f"{error}; if it holds no ids, name the column that does, --id") from None
-
-    table = store.schema.empty_table()
-    id_column, columns = node_files.choose_columns(table, wanted, InputFile(path, Format("parquet")), is_unique)
-    told.say(node_files.described(node_files.NodeFileContents(table, id_column, columns), path, n_nodes))
-    return id_column, columns
-
-
-def _choose_ends(told: Session, path: str, ends: EdgeColumns) -> dict[str, Any]:
+def _choose_ends(told: Session, path: str, columns: EdgeColumns) -> dict[str, Any]:
     from pcfi.files.paths import table_suffix
     from pcfi.outofcore.edge_tables import SUFFIXES, schema_of
 
@@ -122,11 +103,13 @@ def _choose_ends(told: Session, path: str, ends: EdgeColumns) -> dict[str, Any]:
         told.say(f"{path}: nodes named by row numbers")
         return {}
     schema = schema_of(path)
-    pair = edge_files.choose_ends(schema.names, ends.source, ends.target, path)
-    chosen = edge_files.Ends(*pair, edge_files.choose_weight(schema, pair, ends.weight, path))
+    chosen = choose_edge_columns(schema.names, columns, path)
     told.say(f"{path}: {chosen}")
-    found = {"source": chosen.source, "target": chosen.target, "weight": chosen.weight}
-    return found | {"unknown_ids": ends.unknown_ids}
+    unused = unused_weight({one.name: kind_of_arrow(one.type) for one in schema}, chosen, columns)
+    if unused is not None:
+        told.warn(unused_weight_text(path, unused))
+    named = {"source": chosen.source, "target": chosen.target, "weight": chosen.weight or False}
+    return named | {"unknown_ids": columns.unknown_ids}
 
 
 def count_edges(path: str) -> int:

@@ -7,11 +7,10 @@ from typing import Any
 
 import pcfi
 from pcfi.cli.arguments import argument, literal, names, option
-from pcfi.cli.loading import EdgeColumns
 from pcfi.cli.outputs import Outputs
 from pcfi.errors import ParameterError
 from pcfi.files.formats import STANDARD, STREAM_FORMATS
-from pcfi.files.node_files import Wanted
+from pcfi.inputs.columns import EdgeColumns, NodeColumns
 from pcfi.settings import METHODS, UNREACHABLE_POLICIES
 
 DEFAULTS = {name: parameter.default for name, parameter in signature(pcfi.impute).parameters.items()}
@@ -74,7 +73,7 @@ class ColumnOptions:
         "--target", "COLUMN", "Edge column with the end of each edge. Default: recognised by its name."
     )
     weight: str | None = column_option(
-        "--weight", "COLUMN", "Edge column with the weights. Default: the column weight, if any."
+        "--weight", "COLUMN", "Edge column with the weights. Default: the column weight, weights or w, if any."
     )
     unknown_ids: str = column_option(
         "--unknown-ids",
@@ -84,19 +83,19 @@ class ColumnOptions:
     )
     directed: bool | None = column_option("--directed", None, "Let values flow only along the direction of the edges.")
 
-    def node_columns(self) -> Wanted:
+    def node_columns(self) -> NodeColumns:
         """The choices for the node file."""
-        return Wanted(
-            self.id,
-            names(self.columns),
-            names(self.exclude),
-            names(self.categorical),
-            tuple(self.missing_value or ()),
+        return NodeColumns(
+            id=self.id,
+            channels=names(self.columns) or None,
+            exclude=names(self.exclude),
+            categorical=names(self.categorical),
+            missing_values=self.missing_value or (),
         )
 
     def edge_columns(self) -> EdgeColumns:
         """The choices for the edge file."""
-        return EdgeColumns(self.source, self.target, self.weight, self.unknown_ids)
+        return EdgeColumns(source=self.source, target=self.target, weight=self.weight, unknown_ids=self.unknown_ids)
 
 
 @dataclass(frozen=True)

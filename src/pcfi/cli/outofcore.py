@@ -6,13 +6,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from pcfi.cli.loading import EdgeColumns
 from pcfi.cli.metadata import read_metadata
 from pcfi.cli.outputs import Outputs
 from pcfi.cli.session import Session
 from pcfi.errors import ParameterError, counted
 from pcfi.files.formats import STANDARD
-from pcfi.files.node_files import Wanted
+from pcfi.inputs.columns import EdgeColumns, NodeColumns
 
 INSTEAD = {
     "--confidence-columns": "use --confidence FILE",
@@ -49,8 +48,8 @@ class Budget:
 def stream(
     told: Session,
     paths: tuple[str, str],
-    wanted: Wanted,
-    ends: EdgeColumns,
+    nodes: NodeColumns,
+    edges: EdgeColumns,
     given: dict[str, Any],
     outputs: Outputs,
     budget: Budget,
@@ -62,12 +61,12 @@ def stream(
     from pcfi.outofcore.folder import WorkFolder
     from pcfi.outofcore.imputation import work_path
 
-    _refuse(paths, wanted, given, outputs, budget)
+    _refuse(paths, nodes, given, outputs, budget)
     folder = WorkFolder(work_path(budget.work, full_path(outputs.values)))
     resumes = folder.has("job.json")
     outputs.check_stored(resumes=resumes)
     most = size_in_bytes(budget.memory, "memory") if budget.memory else available() or 1 << 62
-    heads = read_metadata(told, paths, wanted, ends, most // 8)
+    metadata = read_metadata(told, paths, nodes, edges, most // 8)
     give_back()  # what looking for ids took
     parameters = _parameters(told, given)
     told.say(
@@ -78,12 +77,10 @@ def stream(
     )
     with told.stage("impute"), _logged(told), _kept(told, folder):
         return scale.impute(
-            paths[0],
+            metadata.nodes,
             paths[1],
             outputs.values,
-            id=heads.id,
-            columns=heads.columns,
-            **heads.ends,
+            **metadata.edge_columns,
             **parameters,
             confidence=outputs.confidence,
             hops=outputs.hops,
@@ -95,7 +92,9 @@ def stream(
         )
 
 
-def _refuse(paths: tuple[str, str], wanted: Wanted, given: dict[str, Any], outputs: Outputs, budget: Budget) -> None:
+def _refuse(
+    paths: tuple[str, str], nodes: NodeColumns, given: dict[str, Any], outputs: Outputs, budget: Budget
+) -> None:
     """Say what does not go together with a budget, and what to do instead."""
     from pcfi.outofcore.imputation import METHODS
 
@@ -106,8 +105,8 @@ def _refuse(paths: tuple[str, str], wanted: Wanted, given: dict[str, Any], outpu
         "--intervals": outputs.intervals,
         "--report": outputs.report,
         "--facts": outputs.facts,
-        "--categorical": wanted.categorical,
-        "--missing-value": wanted.missing,
+        "--categorical": nodes.categorical,
+        "--missing-value": nodes.missing_values,
         "--objective values": given.get("objective") == "values",
         **budget.others,
         "--threads": budget.cluster is not None and budget.others["--threads"],

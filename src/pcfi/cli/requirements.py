@@ -4,12 +4,11 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from pcfi.cli.loading import EdgeColumns
 from pcfi.cli.metadata import count_edges, read_metadata, serves
 from pcfi.cli.session import Session
 from pcfi.errors import PcfiError
-from pcfi.files.node_files import Wanted
-from pcfi.files.sizes import size_of
+from pcfi.inputs.columns import EdgeColumns, NodeColumns
+from pcfi.memory import size_in_words
 
 MAX_SHARE_OF_AVAILABLE = 0.8  # of the available memory; above, --memory is advised
 TABLE_COPIES = 3  # a table is read, mapped and filled
@@ -51,8 +50,8 @@ class Requirements:
         words = "advised" if self.advised else "not needed"
         return {
             "time": f"about {in_words(self.seconds)} to fill, on two cores",
-            "--memory": f"{words}; at least {size_of(self.least)}, plus {size_of(self.graph)} for the mapped graph and "
-            f"{size_of(self.disk)} of disk",
+            "--memory": f"{words}; at least {size_in_words(self.least)}, plus {size_in_words(self.graph)} for the "
+            f"mapped graph and {size_in_words(self.disk)} of disk",
         }
 
     def remarks(self) -> list[str]:
@@ -62,7 +61,7 @@ class Requirements:
         budget = ceil(1.2 * self.least / 1e9)
         if budget * 1e9 > self.available:
             return [f"Use a machine with more memory: --memory {budget}GB, plus the mapped graph."]
-        return [f"Filling this in memory takes about {size_of(self.in_memory)}: use --memory {budget}GB."]
+        return [f"Filling this in memory takes about {size_in_words(self.in_memory)}: use --memory {budget}GB."]
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ def requirements(
 
 
 def read_sizes(
-    session: Session, paths: tuple[str, str], wanted: Wanted, ends: EdgeColumns, *, directed: bool
+    session: Session, paths: tuple[str, str], nodes: NodeColumns, edges: EdgeColumns, *, directed: bool
 ) -> FileSizes | None:
     """Read the metadata of files that are larger than memory; None if they fit."""
     from pcfi.memory import available
@@ -119,11 +118,11 @@ def read_sizes(
         return None  # reading the file gives a better error
     if bytes_in_memory(store.shape, n_edges, store.dtype.itemsize) <= there:
         return None
-    heads = read_metadata(session, paths, wanted, ends, there // 8)
-    needed = bytes_in_memory(heads.shape, n_edges, heads.dtype.itemsize)
-    weighted = heads.ends.get("weight") is not None
-    job = requirements(heads.shape, n_edges, needed, dtype=heads.dtype, weighted=weighted, directed=directed)
-    return FileSizes(heads.shape[0], n_edges, heads.shape[1], job)
+    metadata = read_metadata(session, paths, nodes, edges, there // 8)
+    needed = bytes_in_memory(metadata.shape, n_edges, metadata.dtype.itemsize)
+    weighted = bool(metadata.edge_columns.get("weight"))
+    job = requirements(metadata.shape, n_edges, needed, dtype=metadata.dtype, weighted=weighted, directed=directed)
+    return FileSizes(metadata.shape[0], n_edges, metadata.shape[1], job)
 
 
 def bytes_in_memory(shape: tuple[int, int], n_edges: int, itemsize: int) -> int:

@@ -50,6 +50,26 @@ def read_arrow(source: InputFile) -> Any:
         return pa.Table.from_batches(kept, schema=reader.schema)
 
 
+def parquet_schema(source: InputFile) -> Any:
+    """Names and types of the columns of a Parquet file, or of the first one of a folder."""
+    from pyarrow import parquet
+
+    with source.parts()[0].arrow() as stream, parquet.ParquetFile(stream) as file:
+        return file.schema_arrow
+
+
+def arrow_schema(source: InputFile) -> Any:
+    """Names and types of the columns of an Arrow file or stream."""
+    import pyarrow as pa
+
+    with source.arrow() as stream:
+        try:
+            return pa.ipc.open_file(stream).schema
+        except pa.ArrowInvalid:
+            stream.seek(0)
+            return pa.ipc.open_stream(stream).schema
+
+
 def read_npy(source: InputFile) -> Array:
     """A numpy array; never a pickle."""
     with source.open() as file:

@@ -1,15 +1,16 @@
 """An edge file -> a graph: a table of edges between ids, or an adjacency or edge index between rows."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from pcfi.errors import FileError, ParameterError, counted
+from pcfi.errors import FileError, counted
 from pcfi.files.binary import (
     EDGES,
+    arrow_schema,
     is_sparse_npz,
+    parquet_schema,
     read_arrow,
     read_connectivities,
     read_npy,
@@ -20,58 +21,87 @@ from pcfi.files.binary import (
 from pcfi.files.formats import EDGE_FORMATS
 from pcfi.files.node_files import NodeFileContents, nearly_ids
 from pcfi.files.opening import InputFile, clear_errors, open_input
-from pcfi.files.text import dialect_of, header, read_text
-from pcfi.inputs.ids import WEIGHTS, usual_ends
-from pcfi.inputs.node_tables import is_number
+from pcfi.files.text import dialect_of, first_rows, header, holds_integers, read_text
+from pcfi.inputs.columns import ChosenEdgeColumns, EdgeColumns, Kind, choose_edge_columns, unused_weight
+from pcfi.inputs.node_tables import kind_of_arrow
+
+GRAPH_FORMATS = ("mtx", "npy", "npz", "h5ad")  # of edges between rows, without columns
 
 
-@dataclass(frozen=True)
-class Ends:
-    """The columns of an edge table; None for a file that has no columns."""
-
-    source: str
-    target: str
-    weight: str | None = None
-
-    def __str__(self) -> str:
-        weight = "unweighted" if self.weight is None else f"weights in {self.weight!r}"
-        return f"{self.source!r} to {self.target!r}, {weight}"
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class EdgeFileContents:
-    """Edges as `pcfi.frames.impute` takes them, the columns that were chosen, and how a text file is written."""
+    """Edges, read, and what the columns of their table are.
+
+    Attributes
+    ----------
+    graph : pyarrow.Table, or a graph between rows
+    columns : ChosenEdgeColumns or None
+        None for a file that has no columns.
+    unused_weight : str or None
+        A column of numbers that may have been meant as weights.
+    dialect : str
+        How a text file is written, in words, if not as its suffix says.
+    """
 
     graph: Any
-    ends: Ends | None = None
+    columns: ChosenEdgeColumns | None = None
+    unused_weight: str | None = None
     dialect: str = ""
 
-    @property
-    def options(self) -> dict[str, Any]:
-        """What `pcfi.frames.impute` has to be told about the columns."""
-        ends = self.ends
-        return {} if ends is None else {"source": ends.source, "target": ends.target, "weight": ends.weight}
+    def edge_columns(self, unknown_ids: str = "error") -> EdgeColumns:
+        """The chosen columns as `NodeTable.read_edges` takes them."""
+        if self.columns is None:
+            return EdgeColumns(unknown_ids=unknown_ids)
+        source, target = self.columns.ends
+        weight = self.columns.weight
+        if weight is None:
+            return EdgeColumns(source=source, target=target, weight=False, unknown_ids=unknown_ids)
+        return EdgeColumns(source=source, target=target, weight=weight, unknown_ids=unknown_ids)
 
 
-def read_edges(
-    path: str, nodes: NodeFileContents, source: str | None, target: str | None, weight: str | None
-) -> EdgeFileContents:
+def open_edge_file(path: str) -> InputFile:
+    """An edge file to read from."""
+    return open_input(path, EDGE_FORMATS, "edges")
+
+
+def kind_of_ends(file: InputFile, columns: EdgeColumns) -> Kind | None:
+    """What the ends of the edges hold, by the first rows of a text file; None if edges name rows."""
+    if file.format.name in GRAPH_FORMATS:
+        return None
+    with clear_errors(file):
+        if file.format.is_text:
+            rows = first_rows(file)
+            ends = choose_edge_columns(rows.column_names, columns, file.words).ends
+            return Kind.INTEGER if all(holds_integers(rows[name]) for name in ends) else Kind.TEXT
+        schema = {"parquet": parquet_schema, "arrow": arrow_schema}[file.format.name](file)
+        kinds = {
+            kind_of_arrow(schema.field(name).type)
+            for name in choose_edge_columns(schema.names, columns, file.words).ends
+        }
+        return Kind.INTEGER if kinds == {Kind.INTEGER} else Kind.TEXT
+
+
+def read_edges(path: str | InputFile, nodes: NodeFileContents, columns: EdgeColumns | None = None) -> EdgeFileContents:
     """Read an edge file; ids get the type that those of the nodes have."""
-    file = open_input(path, EDGE_FORMATS, "edges")
+    columns = columns or EdgeColumns()
+    file = path if isinstance(path, InputFile) else open_edge_file(path)
     with clear_errors(file):
         graph = _read_graph(file)
         if graph is not None:
-            return EdgeFileContents(graph)
+            return EdgeFileContents(graph=graph)
         if file.format.is_text:
-            pair = choose_ends(header(file), source, target, file.words)
-            table = read_text(file, as_text=() if nodes.id is None else pair)
+            chosen = choose_edge_columns(header(file), columns, file.words)
+            table = read_text(file, as_text=() if nodes.id is None else chosen.ends)
         else:
             table = {"parquet": read_parquet, "arrow": read_arrow}[file.format.name](file)
-            pair = choose_ends(table.column_names, source, target, file.words)
-    _refuse_names_for_rows(table, pair, nodes, file)
-    chosen = choose_weight(table.schema, pair, weight, file.words)
-    dialect = str(dialect_of(file)) if file.format.is_text else ""
-    return EdgeFileContents(_same_ids(table, pair, nodes, file), Ends(*pair, chosen), dialect)
+            chosen = choose_edge_columns(table.column_names, columns, file.words)
+    _refuse_names_for_rows(table, chosen.ends, nodes, file)
+    return EdgeFileContents(
+        graph=_same_ids(table, chosen.ends, nodes, file),
+        columns=chosen,
+        unused_weight=unused_weight({one.name: kind_of_arrow(one.type) for one in table.schema}, chosen, columns),
+        dialect=str(dialect_of(file)) if file.format.is_text else "",
+    )
 
 
 def _read_graph(file: InputFile) -> Any:
@@ -86,39 +116,6 @@ def _read_graph(file: InputFile) -> Any:
         case "h5ad":
             return read_connectivities(file)
     return None
-
-
-def choose_ends(names: Sequence[str], source: str | None, target: str | None, words: str) -> tuple[str, str]:
-    """The columns of both ends: as named, by their usual names, or the first two of two or three."""
-    for option, name in (("--source", source), ("--target", target)):
-        _check_name(option, name, names, words)
-    usual = usual_ends(names)
-    if usual is None and (source is None or target is None):
-        raise FileError(
-            f"{words} has the columns {_shown(names)}: say which hold the ends of an edge, --source and --target"
-        )
-    return source or (usual or ("", ""))[0], target or (usual or ("", ""))[1]
-
-
-def choose_weight(schema: Any, pair: tuple[str, str], weight: str | None, words: str) -> str | None:
-    """The column of weights: as named, by its usual name, or the third of three if it holds numbers."""
-    names = schema.names
-    _check_name("--weight", weight, names, words)
-    if weight is not None:
-        return weight
-    usual = next((name for name in names if name.lower() in WEIGHTS and name not in pair), None)
-    if usual is None and len(names) == 3 and set(pair) == set(names[:2]) and is_number(schema.field(2).type):
-        return str(names[2])
-    return usual
-
-
-def _check_name(option: str, name: str | None, names: Sequence[str], words: str) -> None:
-    if name is not None and name not in names:
-        raise ParameterError(f"{option} names {name!r}, but {words} has only the columns {_shown(names)}")
-
-
-def _shown(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
 
 
 def _same_ids(table: Any, pair: tuple[str, str], nodes: NodeFileContents, file: InputFile) -> Any:
@@ -140,8 +137,10 @@ def _refuse_names_for_rows(table: Any, pair: tuple[str, str], nodes: NodeFileCon
     if nodes.id is not None or not any(pa.types.is_string(table.schema.field(name).type) for name in pair):
         return
     nearly = nearly_ids(nodes)
-    reason = f": {nearly}, but every node needs an id of its own" if nearly else ": name it with --id"
-    raise FileError(f"{file.words} names nodes by text, but no column of the nodes holds ids that all differ{reason}")
+    text = f"{file.words} names nodes by text, but no column of the nodes holds ids that all differ"
+    if nearly:
+        raise FileError(f"{text}: {nearly}, but every node needs an id of its own")
+    raise FileError(text, remedy="name it with {id}")
 
 
 def _cast(column: Any, kind: Any, name: str, file: InputFile) -> Any:
@@ -156,9 +155,9 @@ def _cast(column: Any, kind: Any, name: str, file: InputFile) -> Any:
 
 
 def described(edges: EdgeFileContents, path: str) -> str:
-    """What was chosen, in a sentence."""
-    if edges.ends is None:
+    """One line on what was read, and which columns are used."""
+    if edges.columns is None:
         graph = edges.graph
         size = graph.nnz if hasattr(graph, "nnz") else np.shape(graph)[-1] if np.ndim(graph) else 0
         return f"{path}: {counted(int(size), 'entry').replace('entrys', 'entries')}, nodes named by row numbers"
-    return f"{path}{edges.dialect}: {counted(edges.graph.num_rows, 'edge')}, {edges.ends}"
+    return f"{path}{edges.dialect}: {counted(edges.graph.num_rows, 'edge')}, {edges.columns}"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from pcfi.errors import FileError
+from pcfi.files.paths import compression_of
 
 STANDARD = "-"  # standard input or output
 
@@ -25,6 +26,7 @@ DELIMITERS = {"csv": ",", "tsv": "\t"}
 NODE_FORMATS = ("parquet", "csv", "tsv", "arrow", "npy", "npz", "h5ad")
 EDGE_FORMATS = (*NODE_FORMATS, "mtx")
 OUTPUT_FORMATS = ("parquet", "csv", "tsv", "arrow", "npy", "npz")
+TABLE_FORMATS = ("parquet", "csv", "tsv")
 STREAM_FORMATS = ("csv", "tsv", "parquet", "arrow")
 
 _MAGIC = {
@@ -64,8 +66,6 @@ def format_of(path: str, allowed: Sequence[str], what: str) -> Format:
     >>> format_of("nodes.csv.gz", NODE_FORMATS, "nodes")
     Format(name='csv', compression='gzip')
     """
-    from pcfi.files.paths import compression_of
-
     suffixes = [suffix.lower() for suffix in PurePath(path).suffixes]
     compression = compression_of(path)
     inner = suffixes[:-1] if compression else suffixes

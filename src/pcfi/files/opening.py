@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from pcfi.errors import FileError, PcfiError, TooLargeError
-from pcfi.files.formats import STANDARD, Format, format_of, sniff
+from pcfi.files.formats import STANDARD, TABLE_FORMATS, Format, format_of, sniff
+from pcfi.files.paths import is_address, opened
 from pcfi.files.sizes import Metered
 
 
@@ -35,6 +36,11 @@ class InputFile:
         """How an error speaks of it."""
         return "standard input" if self.data is not None else self.path
 
+    @staticmethod
+    def of_table(path: str) -> "InputFile":
+        """A table at a path or an address, Parquet or text, by its suffix."""
+        return InputFile(path, format_of(path.rstrip("/"), TABLE_FORMATS, "a table"))
+
     def open(self) -> Any:
         """A binary file object that can seek."""
         return io.BytesIO(self.data) if self.data is not None else Path(self.path).open("rb")
@@ -53,12 +59,19 @@ class InputFile:
         """The bytes for pyarrow: decompressed where the format is wrapped in a compression."""
         import pyarrow as pa
 
-        with pa.BufferReader(self.data) if self.data is not None else pa.OSFile(self.path, "rb") as raw:
+        with self._raw() as raw:
             if self.format.compression is None:
                 yield raw
             else:
                 with pa.CompressedInputStream(raw, self.format.compression) as unpacked:
                     yield pa.PythonFile(Metered(unpacked, self.words), mode="r")
+
+    def _raw(self) -> Any:
+        import pyarrow as pa
+
+        if self.data is not None:
+            return pa.BufferReader(self.data)
+        return pa.PythonFile(opened(self.path), "r") if is_address(self.path) else pa.OSFile(self.path, "rb")
 
 
 def open_input(path: str, allowed: Sequence[str], what: str) -> InputFile:

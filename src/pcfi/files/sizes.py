@@ -1,9 +1,9 @@
-"""Memory that reading a file takes, told before or while it is read: a small file may unpack to a large table."""
+"""Memory that reading a file takes, checked before or while it is read: a small file may unpack to a large table."""
 
 from typing import Any
 
 from pcfi.errors import TooLargeError
-from pcfi.memory import available
+from pcfi.memory import available, size_in_words
 
 UNKNOWN_LIMIT = 1 << 62
 
@@ -19,8 +19,8 @@ def refuse_beyond_memory(n_bytes: int, path: str, most: int | None = None) -> No
     most = limit() if most is None else most
     if n_bytes > most:
         raise TooLargeError(
-            f"{path} unpacks to {size_of(n_bytes)} or more, but only {size_of(most)} of memory is available: split the "
-            "file, leave columns out of it, or work within a budget, as in --memory 4GB"
+            f"{path} unpacks to {size_in_words(n_bytes)} or more, but only {size_in_words(most)} of memory is "
+            "available: split the file, leave columns out of it, or work within a budget, as in --memory 4GB"
         )
 
 
@@ -57,18 +57,13 @@ class Metered:
         self.closed = True
 
     def readable(self) -> bool:
-        """It is."""
+        """Yes."""
         return True
 
     def writable(self) -> bool:
-        """It is not."""
+        """No."""
         return False
 
     def seekable(self) -> bool:
-        """It is not."""
+        """No: the compressed stream is read once."""
         return False
-
-
-def size_of(n_bytes: int) -> str:
-    """A number of bytes in words."""
-    return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e8 else f"{n_bytes / 1e6:.1f} MB"

@@ -9,13 +9,13 @@ from typing import Any
 from pcfi.errors import FileError
 from pcfi.files.formats import DELIMITERS
 from pcfi.files.opening import InputFile
-from pcfi.inputs.node_tables import is_number
+from pcfi.inputs.columns import TEXT_MARKERS, check_distinct
+from pcfi.inputs.node_tables import kind_of_arrow
 
 NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
 DRESSED = r"^\s*[-+]?[$€£¥]?\s?[-+]?(\d{1,3}([,' \x{a0}\x{202f}]\d{3})+|\d+)(\.\d+)?\s?[%$€£¥]?\s*$"  # $1,234.50, 12 %
 BLOCK = 1 << 22  # bytes parsed at a time; a row must fit
 ROWS = 1 << 13  # rows written at a time
-MARKERS = ("", "NA", "N/A", "n/a", "null", "NULL", "NaN", "nan")  # of missing cells in columns that are read as text
 SAMPLE = 1 << 18  # bytes that tell how numbers and columns are written
 DECIMAL = r'(?m)(?:^|{0})\s*"?[-+]?\d*{1}\d+(?:[eE][-+]?\d+)?"?\s*(?={0}|\r?$)'
 
@@ -39,7 +39,7 @@ def dialect_of(source: InputFile) -> Dialect:
     with source.arrow() as stream:
         sample = bytes(stream.read(SAMPLE))
     if sample.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in sample:
-        raise _not_utf8(source)
+        raise _notutf8_errors(source)
     usual = DELIMITERS[source.format.name]
     text = sample.decode("utf-8", errors="replace")
     names = re.sub(r'"[^"]*"', "", text.partition("\n")[0])
@@ -51,24 +51,24 @@ def dialect_of(source: InputFile) -> Dialect:
 
 
 @contextmanager
-def _utf8(source: InputFile) -> Iterator[None]:
+def utf8_errors(source: InputFile) -> Iterator[None]:
     """Say what is wrong with text in another encoding."""
     import pyarrow as pa
 
     try:
         yield
     except UnicodeDecodeError:
-        raise _not_utf8(source) from None
+        raise _notutf8_errors(source) from None
     except pa.ArrowInvalid as error:
         if "invalid UTF8" in str(error):
-            raise _not_utf8(source) from None
+            raise _notutf8_errors(source) from None
         raise
 
 
-def _not_utf8(source: InputFile) -> FileError:
+def _notutf8_errors(source: InputFile) -> FileError:
     name = "FILE" if source.data is not None else source.path
     return FileError(
-        f"{source.words} is no text in UTF-8: convert it, as in iconv -f LATIN1 -t UTF-8 {name} > utf8.csv "
+        f"{source.words} is not valid UTF-8: convert it, as in iconv -f LATIN1 -t UTF-8 {name} > utf8.csv "
         "(UTF-16 instead of LATIN1, if that is what it is)"
     )
 
@@ -86,7 +86,7 @@ def read_text(source: InputFile, *, as_text: Collection[str] = (), missing: Sequ
     )
     table = _read(source, convert)
     if any(pa.types.is_binary(field.type) for field in table.schema):
-        raise _not_utf8(source)
+        raise _notutf8_errors(source)
     if table.num_rows == 0:
         raise FileError(f"{source.words} has a header but no rows")
     guessed = [field.name for field in table.schema if pa.types.is_temporal(field.type)]
@@ -95,28 +95,40 @@ def read_text(source: InputFile, *, as_text: Collection[str] = (), missing: Sequ
     return table
 
 
-def codes(source: InputFile) -> set[str]:
+def code_columns(source: InputFile) -> set[str]:
     """Columns of digits that begin with 0 now and then, such as 00123: codes, not numbers. By the first rows."""
-    import pyarrow as pa
     import pyarrow.compute as pc
+
+    table = first_rows(source)
+    codes = set()
+    for name in table.column_names:
+        filled = table[name].filter(pc.not_equal(table[name], ""))
+        if pc.any(pc.match_substring_regex(filled, r"^0\d")).as_py():
+            codes |= {name} if pc.all(pc.match_substring_regex(filled, r"^\d+$")).as_py() else set()
+    return codes
+
+
+def first_rows(source: InputFile) -> Any:
+    """The first rows as a table of text; without rows if they cannot be read, which reading the file will say."""
+    import pyarrow as pa
     from pyarrow import csv
 
-    as_text = csv.ConvertOptions(column_types=dict.fromkeys(header(source), pa.string()))
+    names = header(source)
+    as_text = csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
     with source.arrow() as stream:
         sample = bytes(stream.read(SAMPLE))
     rows = sample[: sample.rfind(b"\n") + 1] if len(sample) == SAMPLE else sample
     try:
-        table = csv.read_csv(pa.BufferReader(rows), parse_options=_parse(source), convert_options=as_text)
-    except (
-        pa.ArrowInvalid
-    ):  # a value that goes on over several lines was cut; or the whole file is wrong, which is told
-        return set()
-    found = set()
-    for name in table.column_names:
-        filled = table[name].filter(pc.not_equal(table[name], ""))
-        if pc.any(pc.match_substring_regex(filled, r"^0\d")).as_py():
-            found |= {name} if pc.all(pc.match_substring_regex(filled, r"^\d+$")).as_py() else set()
-    return found
+        return csv.read_csv(pa.BufferReader(rows), parse_options=parse_options(source), convert_options=as_text)
+    except pa.ArrowInvalid:  # a value that goes on over several lines was cut, or the file is broken
+        return pa.table({name: pa.array([], pa.string()) for name in names})
+
+
+def holds_integers(column: Any) -> bool:
+    """Whether every value of a column of text is a whole number as numbers are written: 7, but not 007."""
+    import pyarrow.compute as pc
+
+    return bool(len(column) and pc.all(pc.match_substring_regex(column, r"^\s*[-+]?(0|[1-9]\d*)\s*$")).as_py())
 
 
 def header(source: InputFile) -> list[str]:
@@ -124,11 +136,9 @@ def header(source: InputFile) -> list[str]:
     from pyarrow import csv
 
     options = csv.ReadOptions(block_size=BLOCK)
-    with _utf8(source), source.arrow() as stream, csv.open_csv(stream, options, _parse(source)) as reader:
+    with utf8_errors(source), source.arrow() as stream, csv.open_csv(stream, options, parse_options(source)) as reader:
         names = list(reader.schema.names)
-    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
-    if twice:
-        raise FileError(f"{source.words} has several columns named {twice[0]!r}: rename them")
+    check_distinct(names, source.words, FileError)
     if names and all(re.match(NUMBER, name) for name in names):
         raise FileError(
             f"{source.words} begins with numbers ({', '.join(names[:3])}, ...): its first line must name the columns"
@@ -139,11 +149,12 @@ def header(source: InputFile) -> list[str]:
 def _read(source: InputFile, convert: Any) -> Any:
     from pyarrow import csv
 
-    with _utf8(source), source.arrow() as stream:
-        return csv.read_csv(stream, csv.ReadOptions(block_size=BLOCK), _parse(source), convert)
+    with utf8_errors(source), source.arrow() as stream:
+        return csv.read_csv(stream, csv.ReadOptions(block_size=BLOCK), parse_options(source), convert)
 
 
-def _parse(source: InputFile) -> Any:
+def parse_options(source: InputFile) -> Any:
+    """How pyarrow splits the file into rows and columns."""
     from pyarrow import csv
 
     return csv.ParseOptions(delimiter=dialect_of(source).delimiter, newlines_in_values=True)
@@ -159,11 +170,21 @@ def refuse_mixed(table: Any, name: str, source: InputFile) -> None:
     filled = pc.and_kleene(pc.is_valid(column), pc.not_equal(column, ""))
     numbers = pc.match_substring_regex(column, NUMBER)
     n_filled, n_numbers = (pc.sum(flags).as_py() or 0 for flags in (filled, pc.and_kleene(filled, numbers)))
-    if n_numbers == n_filled or 2 * n_numbers < n_filled:
-        return
     row = pc.index(pc.and_kleene(filled, pc.invert(numbers)), True).as_py()
-    word = column[row].as_py()
-    is_dressed = pc.match_substring_regex(column[row], DRESSED).as_py()
+    refuse_mixture(source, name, n_filled, n_numbers, None if row < 0 else (column[row].as_py(), row))
+
+
+def refuse_mixture(
+    source: InputFile, name: str, n_filled: int, n_numbers: int, first_text: tuple[str, int] | None
+) -> None:
+    """The same, by counts and the first value that is not a number, with its row."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if first_text is None or 2 * n_numbers < n_filled:
+        return
+    word, row = first_text
+    is_dressed = pc.match_substring_regex(pa.scalar(word), DRESSED).as_py()
     advice = "write it as a plain number" if is_dressed else f"if that means missing, add --missing-value {word!r}"
     raise FileError(
         f"{source.words}: the column {name!r} mixes numbers and text, first {word!r} in row {row + 1}: {advice}; if "
@@ -198,14 +219,23 @@ def typed(column: Any) -> Any:
         return column
     if pc.any(pc.match_substring_regex(column, r"^\s*[-+]?0\d")).as_py():
         return column
-    marked = pc.is_in(column, value_set=pa.array(MARKERS, column.type))
-    bare = pc.if_else(marked, pa.scalar(None, column.type), column)
     for kind in (pa.int64(), pa.float64(), pa.bool_()):
         try:
-            return bare.cast(kind)
+            return cast_text(column, kind)
         except pa.ArrowInvalid:
             continue
     return column
+
+
+def cast_text(column: Any, kind: Any) -> Any:
+    """A column of text in another type, with null for the usual markers of missing cells; text stays as it is."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_string(kind):
+        return column
+    marked = pc.is_in(column, value_set=pa.array(TEXT_MARKERS, column.type))
+    return pc.if_else(marked, pa.scalar(None, column.type), column).cast(kind)
 
 
 def write_rows(table: Any, file: Any, delimiter: str) -> None:
@@ -229,7 +259,7 @@ def _as_text(column: Any, delimiter: str) -> Any:
     import pyarrow.compute as pc
 
     texts = column.cast(pa.string())
-    if is_number(column.type):
+    if kind_of_arrow(column.type).is_number:
         return texts
     special = pc.match_substring_regex(texts, f'^$|["\\r\\n{delimiter}]')
     if not pc.any(special).as_py():

@@ -10,6 +10,7 @@ import numpy as np
 from pcfi._typing import Array
 from pcfi.errors import FeatureError, UnsupportedTypeError
 from pcfi.inputs import tensors
+from pcfi.inputs.columns import refuse_long_integers
 from pcfi.inputs.graphs import GraphLike
 from pcfi.inputs.ids import is_frame
 from pcfi.inputs.node_tables import NodeTable, read_table
@@ -46,6 +47,8 @@ class Container:
         Those whose cells are counted: of a column of categories, which is several channels, the first.
     categorical : index of channels
         Those that are a category of a column.
+    column_names : tuple of str
+        Names of the columns, if they have names; a column of categories is several channels.
     channel_name : callable
         What a channel is called in messages.
     """
@@ -57,20 +60,22 @@ class Container:
     number_nodes: Callable[[GraphLike], GraphLike] = _as_it_is
     first_channels: Any = field(default_factory=lambda: slice(None))
     categorical: Any = field(default_factory=lambda: slice(0))
+    column_names: tuple[str, ...] = ()
     channel_name: Callable[[int], str] = default_channel_name
 
 
-def open_container(features: Any, known: Any) -> Container:
-    """The features and the known mask out of whatever they came in."""
+def open_container(features: Any, known: Any, graph: GraphLike = None) -> Container:
+    """The features and the known mask out of whatever they came in; the graph says how a table has to name nodes."""
+    if is_frame(features):
+        features = read_table(features, graph=graph)
     return next(read for recognises, read in _READERS if recognises(features))(features, known)
 
 
 def _is_table(features: object) -> bool:
-    return is_frame(features) or isinstance(features, NodeTable)
+    return isinstance(features, NodeTable)
 
 
-def _read_table(features: Any, known: Any) -> Container:
-    table = features if isinstance(features, NodeTable) else read_table(features)
+def _read_table(table: NodeTable, known: Any) -> Container:
     mask = table.known(known)
     return Container(
         array=table.values(),
@@ -80,13 +85,14 @@ def _read_table(features: Any, known: Any) -> Container:
         number_nodes=table.number_nodes,
         first_channels=table.first_channels(),
         categorical=table.categorical(),
+        column_names=tuple(str(column.name) for column in table.columns),
         channel_name=table.channel_name,
     )
 
 
 def _read_tensor(features: Any, known: Any) -> Container:
     if str(features.dtype) == "torch.int64" and features.numel():
-        _refuse_long_integers(features)
+        refuse_long_integers(features.min(), features.max(), "features")
     array, back = tensors.read_features(features)
     return Container(array=array, known=known, wrap_values=back.values, wrap_cells=back.table)
 
@@ -94,7 +100,7 @@ def _read_tensor(features: Any, known: Any) -> Container:
 def _read_array(features: Any, known: Any) -> Container:
     array = _to_array(features, known)
     if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.size:
-        _refuse_long_integers(array)
+        refuse_long_integers(array.min(), array.max(), "features")
     return Container(array=array, known=known)
 
 
@@ -121,13 +127,6 @@ def _to_array(features: Any, known: Any) -> Array:
         raise FeatureError(
             f"features has rows of different lengths ({error}): every node needs every channel"
         ) from None
-
-
-def _refuse_long_integers(values: Any) -> None:
-    if int(values.max()) > 2**53 or int(values.min()) < -(2**53):
-        raise FeatureError(
-            "features holds integers beyond 2^53, which float64 cannot tell apart: subtract an offset or rescale them"
-        )
 
 
 _READERS: list[tuple[Callable[[Any], bool], Callable[[Any, Any], Container]]] = [

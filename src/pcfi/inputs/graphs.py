@@ -13,7 +13,8 @@ import numpy.typing as npt
 from pcfi._typing import Array
 from pcfi.errors import GraphError, ParameterError, UnsupportedTypeError
 from pcfi.inputs import tensors
-from pcfi.inputs.ids import Ids, is_frame, read_edges
+from pcfi.inputs.edge_frames import read_edges
+from pcfi.inputs.ids import Ids, is_frame
 
 GraphLike = Any
 
@@ -110,9 +111,10 @@ def prepare_graph(graph: GraphLike, n_nodes: int | None = None, *, directed: boo
     graph : sparse adjacency, (2, E) edge index, (edge_index, weights), edge table, networkx graph, PyG Data, or Graph
         In an adjacency matrix, entry (i, j) is an edge from i to j; in an edge index, column e is an edge from
         `edge_index[0, e]` to `edge_index[1, e]` (a list of two pairs is read so, too: two rows, not two edges).
-        Weights are similarities (>= 0), not distances. A table of edges (pandas, polars, pyarrow) has columns "source",
-        "target" and, if there is one, "weight". The nodes of a networkx graph are numbered in its own order, and its
-        edges count 1 each (weights in networkx may be distances; `pcfi.networkx.impute` takes `weight=`). A Graph is
+        Weights are similarities (>= 0), not distances. The columns of a table of edges
+        (pandas, polars, pyarrow) are found by their usual names: "source", "target" and, if there is one, "weight"
+        (docs/reading-tables.md). The nodes of a networkx graph are numbered in its own order, and its edges count 1
+        each (weights in networkx may be distances; `pcfi.networkx.impute` takes `weight=`). A Graph is
         returned as it is, and stays directed if it was prepared so.
     n_nodes : int, default=None
         Number of nodes. None takes it from an adjacency, or as the largest index of an edge index plus one.
@@ -138,26 +140,26 @@ def check_n_nodes(n_nodes: object) -> None:
         raise ParameterError(f"n_nodes must be a whole number of at least 0, or None, got {n_nodes!r}")
 
 
-def read_graph(graph: GraphLike, n_nodes: int | None, wanted: str, *, directed: bool) -> Graph:
-    """Like `prepare_graph`; `wanted` is how an error says where the number of nodes comes from."""
+def read_graph(graph: GraphLike, n_nodes: int | None, n_nodes_origin: str, *, directed: bool) -> Graph:
+    """Like `prepare_graph`; `n_nodes_origin` is how an error says where the number of nodes comes from."""
     if not isinstance(directed, bool | np.bool_):
         raise ParameterError(f"directed must be True or False, got {directed!r}")
     if isinstance(graph, Graph):
-        return _check_prepared(graph, n_nodes, wanted, directed)
-    return _build(*_read(graph, n_nodes, wanted), directed)
+        return _check_prepared(graph, n_nodes, n_nodes_origin, directed)
+    return _build(*_read(graph, n_nodes, n_nodes_origin), directed)
 
 
-def _read(graph: GraphLike, n_nodes: int | None, wanted: str) -> "_Edges":
+def _read(graph: GraphLike, n_nodes: int | None, n_nodes_origin: str) -> "_Edges":
     for recognises, read in _READERS:
         if recognises(graph):
-            return read(graph, n_nodes, wanted)
+            return read(graph, n_nodes, n_nodes_origin)
     name = f"{type(graph).__module__}.{type(graph).__qualname__}"
     raise UnsupportedTypeError(f"graph is a {name}, which pcfi does not know: pass {_KNOWN_TYPES}")
 
 
-def _check_prepared(graph: Graph, n_nodes: int | None, wanted: str, directed: bool) -> Graph:
+def _check_prepared(graph: Graph, n_nodes: int | None, n_nodes_origin: str, directed: bool) -> Graph:
     if n_nodes is not None and graph.n_nodes != n_nodes:
-        raise GraphError(f"the graph has {graph.n_nodes} nodes, but {wanted}: both must be the same")
+        raise GraphError(f"the graph has {graph.n_nodes} nodes, but {n_nodes_origin}: both must be the same")
     if directed and not graph.directed:
         raise GraphError(
             "directed=True, but this graph was prepared as undirected: use prepare_graph(..., directed=True)"
@@ -211,20 +213,22 @@ def _as_csr(matrix: Any) -> Any:
 _Edges = tuple[Array, Array, Array | None, int]
 
 
-def _read_tensors(graph: Any, n_nodes: int | None, wanted: str) -> _Edges:
-    return _read(tensors.to_arrays(graph), n_nodes, wanted)
+def _read_tensors(graph: Any, n_nodes: int | None, n_nodes_origin: str) -> _Edges:
+    return _read(tensors.to_arrays(graph), n_nodes, n_nodes_origin)
 
 
 def _is_sparse(graph: object) -> bool:
     return hasattr(graph, "tocoo") and hasattr(graph, "nnz") and hasattr(graph, "shape")
 
 
-def _read_sparse(graph: Any, n_nodes: int | None, wanted: str) -> _Edges:
+def _read_sparse(graph: Any, n_nodes: int | None, n_nodes_origin: str) -> _Edges:
     shape = tuple(graph.shape)
     if len(shape) != 2 or shape[0] != shape[1]:
         raise GraphError(f"the adjacency has shape {shape}, but it must be square: one row and column per node")
     if n_nodes is not None and shape[0] != n_nodes:
-        raise GraphError(f"the adjacency has shape {shape}, but {wanted}: one row and column per node is needed")
+        raise GraphError(
+            f"the adjacency has shape {shape}, but {n_nodes_origin}: one row and column per node is needed"
+        )
     edges = graph.tocoo()
     row, column = (edges.coords if hasattr(edges, "coords") else (edges.row, edges.col))[:2]
     check_edge_index_range(np.stack([row, column]), shape[0], f"the adjacency has shape {shape}")
@@ -235,8 +239,8 @@ def _is_weighted_pair(graph: object) -> bool:
     return isinstance(graph, tuple) and len(graph) == 2 and _array(graph[0], "edge index").ndim == 2
 
 
-def _read_weighted_pair(graph: tuple[Any, Any], n_nodes: int | None, wanted: str) -> _Edges:
-    source, target, _, size = _read_edge_index(graph[0], n_nodes, wanted)
+def _read_weighted_pair(graph: tuple[Any, Any], n_nodes: int | None, n_nodes_origin: str) -> _Edges:
+    source, target, _, size = _read_edge_index(graph[0], n_nodes, n_nodes_origin)
     weights = graph[1]
     if weights is None:
         return source, target, None, size
@@ -247,21 +251,21 @@ def _is_array(graph: object) -> bool:
     return isinstance(graph, np.ndarray | list | tuple)
 
 
-def _read_edge_index(graph: Any, n_nodes: int | None, wanted: str) -> _Edges:
+def _read_edge_index(graph: Any, n_nodes: int | None, n_nodes_origin: str) -> _Edges:
     index = _array(graph, "edge index")
     check_edge_index_shape(index)
     index = whole_numbers(index)
     size = n_nodes
     if size is None:
         size = int(index.max()) + 1 if index.size else 0
-    check_edge_index_range(index, size, wanted if n_nodes is not None else "nodes are numbered from 0")
+    check_edge_index_range(index, size, n_nodes_origin if n_nodes is not None else "nodes are numbered from 0")
     if index.dtype not in (np.int32, np.int64):
         index = index.astype(np.int64)
     return index[0], index[1], None, int(size)
 
 
-def _read_edge_table(graph: Any, n_nodes: int | None, wanted: str) -> _Edges:
-    return _read_weighted_pair(read_edges(graph, Ids.of_rows()), n_nodes, wanted)
+def _read_edge_table(graph: Any, n_nodes: int | None, n_nodes_origin: str) -> _Edges:
+    return _read_weighted_pair(read_edges(graph, Ids.of_rows()), n_nodes, n_nodes_origin)
 
 
 def is_networkx(graph: object) -> bool:
@@ -270,8 +274,8 @@ def is_networkx(graph: object) -> bool:
     return kind is not None and isinstance(graph, kind)
 
 
-def _read_networkx(graph: Any, n_nodes: int | None, wanted: str) -> _Edges:
-    return _read_sparse(networkx_adjacency(graph, None), n_nodes, wanted)
+def _read_networkx(graph: Any, n_nodes: int | None, n_nodes_origin: str) -> _Edges:
+    return _read_sparse(networkx_adjacency(graph, None), n_nodes, n_nodes_origin)
 
 
 def networkx_adjacency(graph: Any, weight: str | None) -> Any:
@@ -340,7 +344,7 @@ def whole_numbers(index: Array) -> Array:
     return index
 
 
-def check_edge_index_range(index: Array, n_nodes: int, wanted: str) -> None:
+def check_edge_index_range(index: Array, n_nodes: int, n_nodes_origin: str) -> None:
     """Refuse an edge index that names a node that is not there."""
     if n_nodes > _LARGEST_NODE:
         raise GraphError(f"the graph names {n_nodes} nodes, but at most {_LARGEST_NODE} are supported")
@@ -349,7 +353,7 @@ def check_edge_index_range(index: Array, n_nodes: int, wanted: str) -> None:
         row, edge = np.argwhere(outside)[0]
         node = index[row, edge]
         advice = "number the nodes from 0" if node < 0 else "drop the edge or add the rows"
-        raise GraphError(f"edge {edge} names node {node}, but {wanted}: {advice}")
+        raise GraphError(f"edge {edge} names node {node}, but {n_nodes_origin}: {advice}")
 
 
 def check_weights(weights: Array, n_edges: int) -> Array:

@@ -1,21 +1,33 @@
 """Node tables <-> arrays: columns -> channels, and filled channels -> the same table, in the library it came from."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pcfi._typing import Array
-from pcfi.errors import FeatureError, GraphError, ParameterError, counted
+from pcfi.errors import ColumnWarning, FeatureError, GraphError, ParameterError, counted
+from pcfi.inputs.columns import (
+    MAX_EXACT_INTEGER,
+    EdgeColumns,
+    Kind,
+    NodeColumns,
+    choose_channels,
+    marker_values,
+    refuse_long_integers,
+)
+from pcfi.inputs.edge_frames import column_of_ends, kind_of_ends, open_edges, read_edges, unused_weight_column
 from pcfi.inputs.graphs import is_networkx, networkx_adjacency
-from pcfi.inputs.ids import Ids, is_frame, locate, narwhals, open_frame, read_edges
+from pcfi.inputs.ids import ROWS_IN_SAMPLE, Ids, is_frame, kind_of, kinds_of, locate, narwhals, open_frame
 
-MOST_CATEGORIES = 1000  # each becomes a channel; more of them are names, not categories
+MAX_CATEGORIES = 1000  # each becomes a channel; more of them are names, not categories
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class NodeColumn:
     """A column that becomes one channel, or several: one per category.
 
@@ -23,7 +35,7 @@ class NodeColumn:
     ----------
     name : str
     missing : ndarray of bool
-        Null or NaN.
+        Null, NaN or a marker of missing cells.
     codes : ndarray of int or None
         Of a categorical column: the category of each row, -1 if missing.
     samples : ndarray of int
@@ -41,7 +53,7 @@ class NodeColumn:
         return 1 if self.samples is None else len(self.samples)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class NodeTable:
     """A table of nodes, and which of its columns are channels.
 
@@ -53,12 +65,15 @@ class NodeTable:
     ids : Ids
     rounds : bool
         Whether integers and booleans come back as such.
+    has_markers : bool
+        Whether missing cells may hold a marker, such as -999, instead of null or NaN.
     """
 
     native: Any
     columns: tuple[NodeColumn, ...]
     ids: Ids
     rounds: bool = False
+    has_markers: bool = False
 
     def values(self) -> Array:
         """The channels as one array, NaN where missing."""
@@ -66,7 +81,11 @@ class NodeTable:
         dtypes = [frame.get_column(column.name).dtype for column in self.columns]
         single = all(dtype == narwhals().Float32 for dtype in dtypes)
         parts = [self._channels(frame, column, np.float32 if single else np.float64) for column in self.columns]
-        return np.concatenate(parts, axis=1)
+        values = np.concatenate(parts, axis=1)
+        if self.has_markers:
+            for column, place in zip(self.columns, self.first_channels(), strict=True):
+                values[column.missing, place : place + column.width] = np.nan
+        return values
 
     @staticmethod
     def _channels(frame: Any, column: NodeColumn, dtype: npt.DTypeLike) -> Array:
@@ -76,7 +95,8 @@ class NodeTable:
             return shares
         series = frame.get_column(column.name)
         if series.dtype.is_integer():
-            _refuse_long_integers(series)
+            remedy = "leave it out with {channels}, or name it with {id} if it holds the ids"
+            refuse_long_integers(series.min(), series.max(), f"the column {series.name!r}", remedy)
         if series.dtype == narwhals().Decimal:
             series = series.cast(narwhals().String)  # from text to float rounds rightly, from decimal it may not
         kind = narwhals().Float32 if dtype == np.float32 else narwhals().Float64
@@ -114,13 +134,47 @@ class NodeTable:
             raise FeatureError(f"known has no column {absent[0]!r}: it must have the channels of the nodes")
         return np.stack([frame.get_column(column.name).to_numpy() for column in self.columns], axis=1)
 
-    def number_nodes(self, graph: Any) -> Any:
+    def number_nodes(self, graph: Any, columns: EdgeColumns | None = None) -> Any:
         """The graph with nodes named by their rows, if it is a table of edges or a networkx graph; else as it is."""
         if is_frame(graph):
-            return read_edges(graph, self.ids)
+            columns = columns or EdgeColumns()
+            numbered = self.read_edges(graph, columns)
+            self._warn_of_columns(graph, columns)
+            return numbered
         if is_networkx(graph) and (self.ids.series is not None or self.ids.doubt):
             return self._number_networkx(graph)
         return graph
+
+    def read_edges(self, edges: Any, columns: EdgeColumns) -> tuple[Array, Array | None]:
+        """A table of edges as an edge index between rows, and weights."""
+        return read_edges(edges, self.ids, columns, nodes=self._frame())
+
+    def id_like_channel(self, edges: Any, columns: EdgeColumns) -> str | None:
+        """A channel of whole numbers that all differ and hold everything that the edges name: perhaps the ids."""
+        frame, chosen = open_edges(edges, columns)
+        nodes = self._frame()
+        names = (column.name for column in self.columns if column.codes is None)
+        numbers = [name for name in names if kind_of(nodes.get_column(name).dtype) is Kind.INTEGER]
+        return column_of_ends(nodes, numbers, frame, chosen.ends) if len(frame) and len(nodes) > 1 else None
+
+    def _warn_of_columns(self, edges: Any, columns: EdgeColumns) -> None:
+        name = None if self.ids.named_by_user else self.id_like_channel(edges, columns)
+        if name is not None:
+            text = (
+                f"nodes are named by {self.ids.words}, and {name!r} is filled like any column of numbers, although it "
+            )
+            text += f"holds all ids that the edges name: pass id={name!r} to pcfi.frames.impute if it holds the ids"
+            warnings.warn(text, ColumnWarning, stacklevel=4)
+        weight = unused_weight_column(edges, columns)
+        if weight is not None:
+            text = (
+                f"the edges are unweighted, although their column {weight!r} holds numbers: pass weight={weight!r} to "
+            )
+            text += "pcfi.frames.impute if these are weights, or weight=None if not"
+            warnings.warn(text, ColumnWarning, stacklevel=4)
+
+    def _frame(self) -> Any:
+        return narwhals().from_native(self.native, eager_only=True)
 
     def _number_networkx(self, graph: Any) -> Any:
         names = list(graph)
@@ -189,109 +243,82 @@ class NodeTable:
 def _whole(values: Array, series: Any) -> Array:
     """Rounded values, within the integers that the column can hold."""
     if series.dtype in (narwhals().Int128, narwhals().UInt128):
-        low, high = (-(2.0**53) if series.dtype == narwhals().Int128 else 0.0), 2.0**53
+        low, high = (-MAX_EXACT_INTEGER if series.dtype == narwhals().Int128 else 0), MAX_EXACT_INTEGER
     else:
         limits = np.iinfo(str(series.dtype).lower())
-        low, high = max(limits.min, -(2.0**53)), min(limits.max, 2.0**53)
-    return np.clip(np.rint(values), low, high).astype(np.int64)
+        low, high = max(limits.min, -MAX_EXACT_INTEGER), min(limits.max, MAX_EXACT_INTEGER)
+    return np.clip(np.rint(values), float(low), float(high)).astype(np.int64)
 
 
-def _refuse_long_integers(series: Any) -> None:
-    if max(int(series.max() or 0), -int(series.min() or 0)) > 2**53:
-        raise FeatureError(
-            f"the column {series.name!r} holds integers beyond 2^53, which float64 cannot tell apart",
-            remedy="leave it out with {channels}, or name it with {id} if it holds the ids",
-        )
-
-
-def is_number(kind: Any) -> bool:
-    """Whether a column of this type of pyarrow can be a channel; one that is null everywhere can."""
+def kind_of_arrow(kind: Any) -> Kind:
+    """What a column of this type of pyarrow holds; one that is null everywhere can be a channel."""
     from pyarrow import types
 
-    return bool(
-        types.is_integer(kind)
-        or types.is_floating(kind)
-        or types.is_boolean(kind)
-        or types.is_decimal(kind)
-        or types.is_null(kind)
-    )
+    if types.is_integer(kind):
+        return Kind.INTEGER
+    if types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind) or types.is_null(kind):
+        return Kind.NUMBER
+    is_text = types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind)
+    return Kind.TEXT if is_text else Kind.OTHER
 
 
 def read_table(
     nodes: Any,
+    columns: NodeColumns | None = None,
     *,
-    id: Any = None,  # noqa: A002  the word of the domain
-    channels: Sequence[str] | None = None,
-    categorical: Sequence[str] | None = (),
+    graph: Any = None,
+    edge_columns: EdgeColumns | None = None,
     round: bool = False,  # noqa: A002  what it does
 ) -> NodeTable:
-    """Decide which columns of `nodes` are channels, and check them."""
+    """Decide which columns of `nodes` are ids and channels, and check them; `graph` says how nodes are named."""
+    columns = columns or NodeColumns()
     frame = open_frame(nodes, "the node table")
     if len(frame) == 0:
         raise FeatureError("the node table has no rows: one row per node is needed")
     if not isinstance(round, bool | np.bool_):
-        raise ParameterError(f"round must be True or False, got {round!r}")
-    ids = Ids.of(frame, id)
-    categorical = _names(frame, () if categorical is None else categorical, "categorical")
-    if ids.column in categorical:
-        raise ParameterError(
-            f"names {ids.column!r}, which holds the ids",
-            parameter="categorical",
-            remedy="leave it out, or name another column with {id}",
-        )
-    numbers = _numbers(frame, ids, categorical) if channels is None else _named(frame, ids, channels, categorical)
-    if not numbers and not categorical:
+        raise ParameterError(f"must be True or False, got {round!r}", parameter="round")
+    columns.check(frame.columns, "the node table")
+    ids = Ids.of(frame, columns, _kind_of_names(graph, edge_columns or EdgeColumns()))
+    kinds = kinds_of(frame)
+    for name in (
+        columns.channels if columns.channels is not None else set(frame.columns) - {ids.column, *columns.filled}
+    ):
+        _refuse_unusable(frame.get_column(name), is_channel=columns.channels is not None, columns=columns)
+    chosen = {*choose_channels(kinds, columns, ids.column), *columns.categorical}
+    if not chosen:
         raise FeatureError(
             "the node table has no column of numbers to fill", remedy="name columns of categories with {categorical}"
         )
-    chosen = [name for name in frame.columns if name in {*numbers, *categorical}]
-    columns = [
-        _category(frame.get_column(name)) if name in categorical else NodeColumn(name, _missing(frame.get_column(name)))
-        for name in chosen
+    read = [
+        _category(frame.get_column(name), columns.missing_values)
+        if name in columns.categorical
+        else NodeColumn(name=name, missing=_missing(frame.get_column(name), columns.missing_values))
+        for name in frame.columns
+        if name in chosen
     ]
-    return NodeTable(nodes, tuple(columns), ids, bool(round))
+    has_markers = len(columns.missing_values) > 0
+    return NodeTable(native=nodes, columns=tuple(read), ids=ids, rounds=bool(round), has_markers=has_markers)
 
 
-def _names(frame: Any, names: Sequence[str], what: str) -> list[str]:
-    if isinstance(names, str):
-        raise ParameterError(f"{what} must be a list of columns, got {names!r}: use [{names!r}]")
-    names = list(names)
-    absent = [name for name in names if name not in frame.columns]
-    if absent:
-        raise ParameterError(f"{what} names {absent[0]!r}, but the node table has no such column")
-    return names
+def _kind_of_names(graph: Any, columns: EdgeColumns) -> Kind | None:
+    """How a graph names nodes: by whole numbers or by text; None if by row numbers."""
+    if is_frame(graph):
+        return kind_of_ends(graph, columns)
+    if is_networkx(graph):
+        names = list(islice(graph, ROWS_IN_SAMPLE))
+        return Kind.TEXT if names and all(isinstance(name, str) for name in names) else Kind.INTEGER
+    return None
 
 
-def _is_number(dtype: Any) -> bool:
-    return bool(dtype.is_numeric() or dtype == narwhals().Boolean)
-
-
-def _numbers(frame: Any, ids: Ids, categorical: list[str]) -> list[str]:
-    """All columns of numbers but the ids."""
-    others = [name for name in frame.columns if name != ids.column and name not in categorical]
-    for name in others:
-        _refuse_numbers_as_objects(frame.get_column(name))
-        _refuse_sparse(frame.get_column(name))
-    return [name for name in others if _is_number(frame.get_column(name).dtype)]
-
-
-def _named(frame: Any, ids: Ids, channels: Sequence[str], categorical: list[str]) -> list[str]:
-    names = _names(frame, channels, "channels")
-    for name in names:
-        _refuse_numbers_as_objects(frame.get_column(name))
-        _refuse_sparse(frame.get_column(name))
-        if name == ids.column:
-            raise ParameterError(
-                f"names {name!r}, which holds the ids",
-                parameter="channels",
-                remedy="leave it out, or name another column with {id}",
-            )
-        if name not in categorical and not _is_number(frame.get_column(name).dtype):
-            raise FeatureError(
-                f"the column {name!r} holds {frame.get_column(name).dtype}, not numbers",
-                remedy="name it in {categorical} as well, or convert it",
-            )
-    return names
+def _refuse_unusable(series: Any, *, is_channel: bool, columns: NodeColumns) -> None:
+    _refuse_numbers_as_objects(series)
+    if type(getattr(series.to_native(), "dtype", None)).__name__ == "SparseDtype":
+        raise FeatureError(f"the column {series.name!r} is sparse: convert it with .sparse.to_dense()")
+    if is_channel and series.name not in columns.categorical and not kind_of(series.dtype).is_number:
+        raise FeatureError(
+            f"the column {series.name!r} holds {series.dtype}, not numbers",
+            remedy="name it in {categorical} as well, or convert it",
+        )
 
 
 def _refuse_numbers_as_objects(series: Any) -> None:
@@ -307,38 +334,39 @@ def _refuse_numbers_as_objects(series: Any) -> None:
         )
 
 
-def _refuse_sparse(series: Any) -> None:
-    if type(getattr(series.to_native(), "dtype", None)).__name__ == "SparseDtype":
-        raise FeatureError(f"the column {series.name!r} is sparse: convert it with .sparse.to_dense()")
-
-
-def _missing(series: Any) -> Array:
+def _missing(series: Any, markers: Sequence[Any]) -> Array:
     missing = np.asarray(series.is_null().to_numpy())
+    coded = series.dtype in (narwhals().Categorical, narwhals().Enum)
+    values = marker_values(markers, Kind.TEXT if coded else kind_of(series.dtype))
+    if values:
+        same = (series.cast(narwhals().String) if coded else series).is_in(values)
+        missing = missing | np.asarray(same.fill_null(False).to_numpy())
     if series.dtype.is_float():
         missing = missing | np.isnan(np.asarray(series.to_numpy(), dtype=np.float64))
     return missing
 
 
-def _category(series: Any) -> NodeColumn:
+def _category(series: Any, markers: Sequence[Any]) -> NodeColumn:
     nw = narwhals()
-    missing = _missing(series)
+    missing = _missing(series, markers)
     labels = series if series.dtype == nw.String else series.cast(nw.String)
     categories = labels.filter((~missing).tolist()).unique().sort()
     if len(categories) == 0:
         raise FeatureError(f"the column {series.name!r} has no known category", remedy="leave it out of {categorical}")
-    if len(categories) > MOST_CATEGORIES:
+    if len(categories) > MAX_CATEGORIES:
         raise FeatureError(
             f"the column {series.name!r} has {counted(len(categories), 'different value')}, and each would become a "
-            f"channel: at most {MOST_CATEGORIES:,} are allowed; is it an id?"
+            f"channel: at most {MAX_CATEGORIES:,} are allowed; is it an id?"
         )
     codes = locate(categories, labels, "categories", "itself")
     codes = np.where(missing, -1, codes)
     used, rows = np.unique(codes, return_index=True)
-    return NodeColumn(series.name, missing, codes, rows[used >= 0])
+    return NodeColumn(name=series.name, missing=missing, codes=codes, samples=rows[used >= 0])
 
 
 def number_nodes(features: Any, graph: Any) -> Any:
     """The graph with nodes named by their rows, if `features` is a table and `graph` names its ids; else as it is."""
     if graph is None or not is_frame(features):
         return graph
-    return NodeTable(features, (), Ids.of(open_frame(features, "the node table"))).number_nodes(graph)
+    ids = Ids.of(open_frame(features, "the node table"), NodeColumns(), _kind_of_names(graph, EdgeColumns()))
+    return NodeTable(native=features, columns=(), ids=ids).number_nodes(graph)

@@ -76,6 +76,8 @@ class Problem:
         Those whose cells are counted: of a column of categories, which is several channels, the first.
     categorical : index of channels
         Those that are a category of a column.
+    column_names : tuple of str
+        Names of the columns, if they have names.
     channel_name : callable
         What a channel is called in messages.
     """
@@ -88,6 +90,7 @@ class Problem:
     wrap_cells: Callable[[Array], Any]
     first_channels: Any = field(default_factory=lambda: slice(None))
     categorical: Any = field(default_factory=lambda: slice(0))
+    column_names: tuple[str, ...] = ()
     channel_name: Callable[[int], str] = default_channel_name
 
     @property
@@ -113,7 +116,7 @@ class Problem:
 def read_problem(features: Any, graph: GraphLike, known: Any = None, *, directed: bool = False) -> Problem:
     """Check `features`, `known` and `graph`, and put them into a `Problem`."""
     tensors.check_devices(features, known, graph)
-    container = open_container(features, known)
+    container = open_container(features, known, graph)
     values, wrap_values = _read_features(container)
     mask = _read_known(container.known, tuple(values.shape))
     if not isinstance(values, np.ndarray):
@@ -130,6 +133,7 @@ def read_problem(features: Any, graph: GraphLike, known: Any = None, *, directed
         wrap_cells=container.wrap_cells,
         first_channels=container.first_channels,
         categorical=container.categorical,
+        column_names=container.column_names,
         channel_name=container.channel_name,
     )
 

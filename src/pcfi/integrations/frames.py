@@ -6,8 +6,8 @@ from typing import Any
 from pcfi.evaluation import Evaluation
 from pcfi.evaluation import evaluate as evaluate_features
 from pcfi.imputation import impute as impute_features
-from pcfi.inputs.ids import is_frame, read_edges
-from pcfi.inputs.node_tables import read_table
+from pcfi.inputs.columns import EdgeColumns, NodeColumns, Weight
+from pcfi.inputs.node_tables import NodeTable, read_table
 from pcfi.result import Imputation
 
 __all__ = ["evaluate", "impute"]
@@ -20,9 +20,10 @@ def impute(
     id: str | None = None,  # noqa: A002  the word of the domain
     channels: Sequence[str] | None = None,
     categorical: Sequence[str] = (),
-    source: str = "source",
-    target: str = "target",
-    weight: str | None = "weight",
+    missing_values: Sequence[Any] = (),
+    source: str | None = None,
+    target: str | None = None,
+    weight: Weight = "weight",
     unknown_ids: str = "error",
     round: bool = False,  # noqa: A002  what it does
     **options: Any,
@@ -32,23 +33,29 @@ def impute(
     Parameters
     ----------
     nodes : DataFrame of pandas or polars, or Table of pyarrow
-        One row per node. Null and NaN are missing.
+        One row per node. Null and NaN are missing, and what `missing_values` says.
     edges : table of edges between ids, or any graph that `pcfi.impute` accepts
         Nodes of an edge table or a networkx graph are matched by id, those of any other graph by row number.
     id : str, default=None
-        The column of `nodes` that holds the ids. None: a column called "id"; if there is none the index of pandas,
-        else the row numbers. Ids are never a channel.
+        The column of `nodes` that holds the ids. None: a column called "id", "node" or "node_id"; else one named like
+        an id ("customer_id") whose values all differ; else the index of pandas unless it is 0, 1, 2, ...; else the
+        first column of text whose values all differ; else the row numbers. Ids are never a channel.
     channels : list of str, default=None
         The columns to use and fill. None: all columns of numbers and booleans. All others pass through as they are.
     categorical : list of str, default=()
         Further columns to fill, of categories: each category becomes a channel of its own, and a missing cell gets the
         category with the largest share.
-    source : str, default="source"
-        Column of `edges` with the ids of the nodes where edges begin.
-    target : str, default="target"
-        Column of `edges` with the ids of the nodes where edges end.
+    missing_values : list, default=()
+        Further values that mean missing, such as [-999, "?"].
+    source : str, default=None
+        Column of `edges` with the ids of the nodes where edges begin. None: by its usual name ("source", "src", "from"
+        and the like), else the first of two or three columns.
+    target : str, default=None
+        Column of `edges` with the ids of the nodes where edges end. None: by its usual name, else the second of two or
+        three columns.
     weight : str, default="weight"
-        Column of `edges` with the weights, if there is one. None: all edges count 1.
+        Column of `edges` with the weights. The default takes a column called "weight", "weights" or "w" if there is
+        one. None: all edges count 1.
     unknown_ids : {"error", "drop"}, default="error"
         What to do with an edge that names an id that `nodes` does not have.
     round : bool, default=False
@@ -75,10 +82,10 @@ def impute(
     bob  33.0  Oslo
     cyd  35.0  Oslo
     """
-    table = read_table(nodes, id=id, channels=channels, categorical=categorical, round=round)
-    if is_frame(edges):
-        edges = read_edges(edges, table.ids, source=source, target=target, weight=weight, unknown_ids=unknown_ids)
-    return impute_features(table, edges, **options)
+    named = {"id": id, "channels": channels, "categorical": categorical, "missing_values": missing_values}
+    ends = {"source": source, "target": target, "weight": weight, "unknown_ids": unknown_ids}
+    table, graph = _read(nodes, edges, named, ends, round=round)
+    return impute_features(table, graph, **options)
 
 
 def evaluate(
@@ -88,9 +95,10 @@ def evaluate(
     id: str | None = None,  # noqa: A002  the word of the domain
     channels: Sequence[str] | None = None,
     categorical: Sequence[str] = (),
-    source: str = "source",
-    target: str = "target",
-    weight: str | None = "weight",
+    missing_values: Sequence[Any] = (),
+    source: str | None = None,
+    target: str | None = None,
+    weight: Weight = "weight",
     unknown_ids: str = "error",
     **options: Any,
 ) -> Evaluation:
@@ -98,7 +106,7 @@ def evaluate(
 
     Parameters
     ----------
-    nodes, edges, id, channels, categorical, source, target, weight, unknown_ids
+    nodes, edges, id, channels, categorical, missing_values, source, target, weight, unknown_ids
         As in `impute` of this module.
     **options
         Further parameters of `pcfi.evaluate`, such as `methods`, `folds` and `unit`.
@@ -119,7 +127,22 @@ def evaluate(
     >>> found.best, found.methods[1].scores["accuracy"]
     ('pcfi', 1.0)
     """
-    table = read_table(nodes, id=id, channels=channels, categorical=categorical)
-    if is_frame(edges):
-        edges = read_edges(edges, table.ids, source=source, target=target, weight=weight, unknown_ids=unknown_ids)
-    return evaluate_features(table, edges, **options)
+    named = {"id": id, "channels": channels, "categorical": categorical, "missing_values": missing_values}
+    ends = {"source": source, "target": target, "weight": weight, "unknown_ids": unknown_ids}
+    table, graph = _read(nodes, edges, named, ends)
+    return evaluate_features(table, graph, **options)
+
+
+def _read(nodes: Any, edges: Any, named: dict[str, Any], ends: dict[str, Any], **options: Any) -> tuple[NodeTable, Any]:
+    """The node table with its channels, and the graph with nodes named by rows."""
+    weight = ends["weight"]
+    # "weight" is the usual name, which need not be there; None switches weights off
+    columns = EdgeColumns(**{**ends, "weight": None if weight == "weight" else weight if weight is not None else False})
+    table = read_table(
+        nodes,
+        NodeColumns(**{**named, "categorical": named["categorical"] or ()}),
+        graph=edges,
+        edge_columns=columns,
+        **options,
+    )
+    return table, table.number_nodes(edges, columns)

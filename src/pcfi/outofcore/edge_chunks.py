@@ -10,6 +10,7 @@ import numpy as np
 from pcfi._typing import Array
 from pcfi.errors import GraphError, ParameterError, UnsupportedTypeError
 from pcfi.files.paths import suffix_of, table_suffix
+from pcfi.inputs.columns import EdgeColumns
 from pcfi.inputs.graphs import check_edge_index_range, check_edge_index_shape, check_weights, whole_numbers
 from pcfi.outofcore.edge_tables import SUFFIXES, EdgeChunk, graph_errors, open_table
 
@@ -46,7 +47,7 @@ class ArrayEdges:
 
     @property
     def held(self) -> int:
-        """Nothing."""
+        """Zero: no ids are mapped."""
         return 0
 
     def chunks(self, size: int) -> Iterator[EdgeChunk]:
@@ -85,7 +86,8 @@ def open_edges(
         raise ParameterError(
             f"edges is {path!r}, but an edge file ends in .npy, .parquet, .csv or .tsv (text also in .gz or .zst)"
         )
-    return open_table(path, source, target, weight, ids, unknown_ids)
+    columns = EdgeColumns(source=source, target=target, weight=weight, unknown_ids=unknown_ids)
+    return open_table(path, columns, ids)
 
 
 def _array_edges(index: Array, weights: Any, ids: Any) -> ArrayEdges:
@@ -94,6 +96,7 @@ def _array_edges(index: Array, weights: Any, ids: Any) -> ArrayEdges:
     check_edge_index_shape(index)
     if isinstance(weights, str | Path):
         weights = _mapped(str(weights))
+    weights = None if weights is False else weights
     if weights is not None and np.shape(weights) != (index.shape[1],):
         raise GraphError(
             f"weight has shape {np.shape(weights)}, but there are {index.shape[1]} edges: pass one weight per edge"
@@ -109,11 +112,11 @@ def _mapped(path: str) -> Array:
     return array
 
 
-def checked(chunk: EdgeChunk, seen: int, n_nodes: int, wanted: str) -> EdgeChunk:
+def checked(chunk: EdgeChunk, seen: int, n_nodes: int, n_nodes_origin: str) -> EdgeChunk:
     """The chunk with row numbers as integers, or an error that names the edge by its place in the file."""
     try:
         index = whole_numbers(np.stack([chunk.source, chunk.target]))
-        check_edge_index_range(index, n_nodes, wanted)
+        check_edge_index_range(index, n_nodes, n_nodes_origin)
         weights = chunk.weights
         if len(weights):
             weights = np.asarray(check_weights(weights, len(weights)), dtype=np.float64)

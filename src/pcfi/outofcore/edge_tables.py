@@ -1,5 +1,6 @@
 """Columns of an edge table, Parquet or CSV -> chunks of edges between row numbers; ids are mapped on the way."""
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -8,9 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pcfi._typing import Array
-from pcfi.errors import GraphError, ParameterError, PcfiError, counted
-from pcfi.files.paths import compression_of, opened, table_suffix
-from pcfi.inputs.ids import UNKNOWN_IDS, WEIGHTS, usual_ends
+from pcfi.errors import ColumnWarning, GraphError, PcfiError, counted
+from pcfi.files.opening import InputFile
+from pcfi.files.paths import opened, table_suffix
+from pcfi.files.text import dialect_of, parse_options
+from pcfi.inputs.columns import EdgeColumns, check_distinct, choose_edge_columns, unused_weight
+from pcfi.inputs.node_tables import kind_of_arrow
 from pcfi.optional import load
 from pcfi.outofcore.feature_stores import parquet_files
 
@@ -182,38 +186,20 @@ def _parquet_batches(path: str, names: dict[str, str], size: int, _: Any) -> Ite
 
 
 def _csv_batches(path: str, names: dict[str, str], size: int, ids: Any) -> Iterator[Any]:
-    """Types are told, not guessed from the first rows: 007 is an id, and weights need not begin with a fraction."""
+    """Types are not guessed from the first rows: 007 may be an id, and weights need not begin with a fraction."""
     import pyarrow as pa
     from pyarrow import csv
 
+    file = InputFile.of_table(path)
     types = {names[end]: ids for end in IDS if ids is not None}
     if "weight" in names:
         types[names["weight"]] = pa.float64()
-    with _text(path) as file:
-        yield from csv.open_csv(
-            file,
-            read_options=csv.ReadOptions(block_size=min(size * 16, 1 << 26)),
-            parse_options=csv.ParseOptions(delimiter=_delimiter(path)),
-            convert_options=csv.ConvertOptions(include_columns=list(names.values()), column_types=types),
-        )
-
-
-@contextmanager
-def _text(path: str) -> Iterator[Any]:
-    """The bytes of a text file, unpacked."""
-    import pyarrow as pa
-
-    with opened(path) as file:
-        kind = compression_of(path)
-        if kind is None:
-            yield file
-        else:
-            with pa.CompressedInputStream(file, kind) as unpacked:
-                yield unpacked
-
-
-def _delimiter(path: str) -> str:
-    return "\t" if table_suffix(path) == ".tsv" else ","
+    options = csv.ConvertOptions(
+        include_columns=list(names.values()), column_types=types, decimal_point=dialect_of(file).decimal
+    )
+    with file.arrow() as stream:
+        blocks = csv.ReadOptions(block_size=min(size * 16, 1 << 26))
+        yield from csv.open_csv(stream, blocks, parse_options(file), options)
 
 
 def _parquet_largest(path: str, columns: tuple[str, str]) -> int | None:
@@ -247,27 +233,16 @@ def graph_errors(path: str) -> Iterator[None]:
         raise GraphError(f"{path!r} cannot be read: {' '.join(str(error).split())}") from None
 
 
-def open_table(
-    path: str, source: str | None, target: str | None, weight: Any, ids: Any, unknown_ids: str
-) -> TableEdges:
+def open_table(path: str, columns: EdgeColumns, ids: Any) -> TableEdges:
     """An edge table with its columns chosen and its ids checked; the edges are checked when they are read."""
     load("pyarrow", "an edge table", "scale")
-    if unknown_ids not in UNKNOWN_IDS:
-        raise ParameterError(f"unknown_ids must be one of {', '.join(UNKNOWN_IDS)}, got {unknown_ids!r}")
-    names = schema_of(path).names
-    for what, given in (("source", source), ("target", target), ("weight", weight)):
-        if given is not None and given not in names:
-            raise ParameterError(f"{what} must be a column of the edge file, got {given!r}: it has {names}")
-    usual = usual_ends(names)
-    if usual is None and (source is None or target is None):
-        raise GraphError(
-            f"the edge file has the columns {names}, but a source and a target are needed",
-            remedy="name them with {source} and {target}",
-        )
-    ends = (source or (usual or ("", ""))[0], target or (usual or ("", ""))[1])
-    if weight is None:
-        weight = next((name for name in names if name.lower() in WEIGHTS and name not in ends), None)
-    return TableEdges(path, ends, weight, _checked_ids(ids), unknown_ids == "drop")
+    schema = schema_of(path)
+    chosen = choose_edge_columns(schema.names, columns, "the edge file")
+    unused = unused_weight({one.name: kind_of_arrow(one.type) for one in schema}, chosen, columns)
+    if unused is not None:
+        text = f"the edges are unweighted, although the column {unused!r} of the edge file holds numbers: pass weight="
+        warnings.warn(f"{text}{unused!r} if these are weights, or weight=False if not", ColumnWarning, stacklevel=4)
+    return TableEdges(path, chosen.ends, chosen.weight, _checked_ids(ids), columns.unknown_ids == "drop")
 
 
 def schema_of(path: str) -> Any:
@@ -283,11 +258,10 @@ def schema_of(path: str) -> Any:
             with opened(parts[0]) as file:
                 schema = pq.ParquetFile(file).schema_arrow
         else:
-            with _text(path) as file:
-                schema = csv.open_csv(file, parse_options=csv.ParseOptions(delimiter=_delimiter(path))).schema
-        twice = [name for name in schema.names if schema.names.count(name) > 1]
-        if twice:
-            raise GraphError(f"{path!r} has several columns named {twice[0]!r}: rename them")
+            source = InputFile.of_table(path)
+            with source.arrow() as stream:
+                schema = csv.open_csv(stream, parse_options=parse_options(source)).schema
+        check_distinct(schema.names, repr(path), GraphError)
         return schema
 
 

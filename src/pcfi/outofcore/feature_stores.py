@@ -11,7 +11,8 @@ import numpy.typing as npt
 from pcfi._typing import Array
 from pcfi.errors import FeatureError, ParameterError, TooLargeError, UnsupportedTypeError
 from pcfi.files.paths import full_path, is_address, opened, suffix_of
-from pcfi.inputs.node_tables import is_number
+from pcfi.inputs.columns import refuse_long_integers
+from pcfi.inputs.node_tables import kind_of_arrow
 from pcfi.memory import size_in_words
 from pcfi.optional import load
 
@@ -108,13 +109,13 @@ def open_zarr(path: str) -> Any:
 class ParquetStore(FeatureStore):
     """Columns of a Parquet file or of a folder of them, in the order of the file names."""
 
-    def __init__(self, path: str, columns: Any = None, *, without: str | None = None, boolean: bool = False) -> None:
+    def __init__(self, path: str, columns: Any = None, *, boolean: bool = False) -> None:
         files = parquet_files(path)
         if not files:
             raise ParameterError(f"there is no Parquet file in {path!r}")
         facts = [_parquet_facts(file) for file in files]
         schema = facts[0].schema.to_arrow_schema()
-        names = [name for name in _columns(schema, columns, path, boolean) if name != without]
+        names = _columns(schema, columns, path, boolean)
         dtypes = [np.dtype(schema.field(name).type.to_pandas_dtype()) for name in names]
         narrow = all(dtype.kind == "f" and dtype.itemsize <= 4 for dtype in dtypes)
         dtype = np.bool_ if boolean else np.float32 if narrow else np.float64
@@ -143,18 +144,17 @@ class ParquetStore(FeatureStore):
     def _plain(self, column: Any, name: str) -> Any:
         """A column that numpy takes as it is: flags without nulls, or floats."""
         import pyarrow as pa
+        import pyarrow.compute as pc
 
         if self.dtype == np.bool_:
             return column.fill_null(False)
         if pa.types.is_floating(column.type):
             return column
-        try:
-            return column.cast(pa.float64())
-        except pa.ArrowInvalid:
-            raise FeatureError(
-                f"the column {name!r} holds integers beyond 2^53, which float64 cannot tell apart",
-                remedy="leave it out of {columns}, or name it with {id} if it holds the ids",
-            ) from None
+        if pa.types.is_integer(column.type) and column.type.bit_width == 64 and len(column):
+            low, high = pc.min_max(column).values()
+            remedy = "leave it out of {columns}, or name it with {id} if it holds the ids"
+            refuse_long_integers(low.as_py(), high.as_py(), f"the column {name!r}", remedy)
+        return column.cast(pa.float64())
 
     def column(self, name: str, most: int) -> Any:
         """All of one column."""
@@ -235,7 +235,7 @@ def _columns(schema: Any, wanted: Any, path: str, boolean: bool) -> list[str]:
     from pyarrow import types
 
     def fits(kind: Any) -> bool:
-        return bool(types.is_boolean(kind) or (not boolean and is_number(kind)))
+        return bool(types.is_boolean(kind) or (not boolean and kind_of_arrow(kind).is_number))
 
     what = "booleans" if boolean else "numbers"
     fitting = [field.name for field in schema if fits(field.type)]
@@ -250,9 +250,7 @@ def _columns(schema: Any, wanted: Any, path: str, boolean: bool) -> list[str]:
     return list(wanted)
 
 
-def open_features(
-    path: Any, what: str, columns: Any = None, *, without: str | None = None, boolean: bool = False
-) -> FeatureStore:
+def open_features(path: Any, what: str, columns: Any = None, *, boolean: bool = False) -> FeatureStore:
     """The matrix at a path or an address, by its suffix."""
     if not isinstance(path, str | Path):
         raise UnsupportedTypeError(
@@ -270,5 +268,5 @@ def open_features(
     if kind == ".npy" and is_address(name):
         raise ParameterError(f"{what} is {name!r}, but .npy files are mapped and must be local: use Zarr or Parquet")
     if kind == ".parquet":
-        return ParquetStore(name, columns, without=without, boolean=boolean)
+        return ParquetStore(name, columns, boolean=boolean)
     return NpyStore(name) if kind == ".npy" else ZarrStore(name)

@@ -4,6 +4,7 @@ import errno
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,14 @@ from pcfi.errors import (
     UnsupportedTypeError,
 )
 from pcfi.files.paths import full_path, is_address, is_scratch, place_of, suffix_of
+from pcfi.inputs.columns import EdgeColumns, NodeColumns, Weight
 from pcfi.inputs.graphs import read_graph
+from pcfi.memory import available
 from pcfi.outofcore.edge_source import EdgeSource
 from pcfi.outofcore.feature_stores import FeatureStore, open_features
 from pcfi.outofcore.folder import WorkFolder
 from pcfi.outofcore.mapped_graph import FACTS, MappedGraph, open_graph
+from pcfi.outofcore.node_source import NodeSource, ends_of, open_nodes
 from pcfi.outofcore.plan import check_budget, check_space, make_plan
 from pcfi.outofcore.result import StoredImputation, report
 from pcfi.outofcore.run import Run, facts_of
@@ -37,11 +41,12 @@ from pcfi.settings import Settings
 from pcfi.stages.solvers import Solver, UntilSettled
 
 METHODS = ("pcfi", "fp")
+USUAL_MEMORY = 2 << 30  # bytes, where nobody says how much is available
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def impute(
-    features: str | Path,
+    features: str | Path | NodeSource,
     graph: str | Path | MappedGraph,
     result: str | Path,
     *,
@@ -49,7 +54,7 @@ def impute(
     columns: Any = None,
     source: str | None = None,
     target: str | None = None,
-    weight: str | None = None,
+    weight: Weight = None,
     unknown_ids: str = "error",
     known: str | Path | None = None,
     method: str = "pcfi",
@@ -85,9 +90,11 @@ def impute(
         Where the filled features go: .npy, .zarr or .parquet (a folder of files; columns of Parquet features that are
         no channels come along, and channels without a missing cell stay as they are).
     id : str, default=None
-        The column of Parquet features with the ids that an edge file names nodes by.
+        The column of Parquet features with the ids that an edge file names nodes by. None: by the rules for all tables
+        (docs/reading-tables.md): a column called "id", "node" or "node_id", and so on; else nodes are named by row
+        numbers. Ids are never a channel.
     columns : list of str, default=None
-        The channels among the columns of Parquet features. None: all columns of numbers but `id`.
+        The channels among the columns of Parquet features. None: all columns of numbers but the ids.
     source, target, weight : str, default=None
         Columns of an edge file, as in `pcfi.scale.build_graph`.
     unknown_ids : {"error", "drop"}, default="error"
@@ -146,7 +153,9 @@ def impute(
     )
     results = {"values": _text(result), "confidence": _text(confidence), "hops": _text(hops)}
     _check_choices(settings, results)
-    store = open_features(features, "features", columns, without=id)
+    edge_columns = EdgeColumns(source=source, target=target, weight=weight, unknown_ids=unknown_ids)
+    nodes = features if isinstance(features, NodeSource) else _open_nodes(features, id, columns, graph, edge_columns)
+    store, id = nodes.store, nodes.id  # noqa: A001
     mask = None if known is None else open_features(known, "known", boolean=True)
     _check_shapes(store, mask)
     _check_places(results, {"features": store.path} | ({} if mask is None else {"known": mask.path}))
@@ -154,11 +163,10 @@ def impute(
         if path is not None:
             open_sink(path, "result" if name == "values" else name, store.shape, np.float32, store.names)
     folder = WorkFolder(work_path(work, results["values"]))
-    columns_of = {"source": source, "target": target, "weight": weight, "unknown_ids": unknown_ids}
     with connected(client) as cluster, _kept_or_removed(folder):
         _refuse_existing(folder, results, overwrite)
         check_budget(store, settings, memory, cluster)
-        edges = EdgeSource.of(graph, id, columns_of)
+        edges = EdgeSource.of(graph, id, asdict(edge_columns))
         built = edges.folder(folder, store, settings, memory)
         run = _begin(folder, settings, store, mask, built, {"results": results, "edges": edges.facts()}, id)
         plan = make_plan(run, memory, cluster)
@@ -173,6 +181,11 @@ def impute(
     for notice in notices:
         warnings.warn(notice, stacklevel=2)
     return found
+
+
+def _open_nodes(path: Any, id_column: str | None, columns: Any, graph: Any, edges: EdgeColumns) -> NodeSource:
+    limit = (available() or USUAL_MEMORY) // 8
+    return open_nodes(path, NodeColumns(id=id_column, channels=columns), ends_of(graph, edges), limit)
 
 
 def _text(path: str | Path | None) -> str | None:

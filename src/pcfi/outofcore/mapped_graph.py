@@ -157,7 +157,8 @@ def build_graph(
         Columns of an edge table. None: by their usual names ("source" and "target", "src" and "dst", "from" and "to"
         and the like), else the first two of two or three.
     weight : str, path or array, default=None
-        Column of an edge table (None: "weight" if there is one); for .npy edges, a .npy file or an array.
+        Column of an edge table (None: "weight", "weights" or "w" if there is one; False: all edges count 1); for .npy
+        edges, a .npy file or an array.
     ids : array or list, default=None
         The ids of the nodes, in the order of their rows, if the edge table names nodes by ids; they are held in memory.
         None: the edges name nodes by row numbers from 0.
@@ -193,12 +194,12 @@ def build_graph(
     size = count_nodes(file, chunk) if n_nodes is None or ids is not None else int(n_nodes)
     if n_nodes not in (None, size):
         raise ParameterError(f"n_nodes is {n_nodes}, but there are {counted(size, 'id')}: leave n_nodes out")
-    wanted = "nodes are numbered from 0" if n_nodes is None else f"n_nodes is {size}"
+    n_nodes_origin = "nodes are numbered from 0" if n_nodes is None else f"n_nodes is {size}"
     partial = final.with_name(f"{final.name}.partial")
     remove(partial)
     partial.mkdir(parents=True)
     try:
-        _build(file, partial, size, wanted, directed, chunk, limit // 2, progress)
+        _build(file, partial, size, n_nodes_origin, directed, chunk, limit // 2, progress)
     except BaseException:
         remove(partial)
         raise
@@ -208,7 +209,14 @@ def build_graph(
 
 
 def _build(
-    file: EdgeFile, folder: Path, n_nodes: int, wanted: str, directed: bool, chunk: int, limit: int, progress: bool
+    file: EdgeFile,
+    folder: Path,
+    n_nodes: int,
+    n_nodes_origin: str,
+    directed: bool,
+    chunk: int,
+    limit: int,
+    progress: bool,
 ) -> None:
     """Edges -> buckets -> arrays in `folder`."""
     incoming = Buckets(folder / "incoming", n_nodes, file.weighted)
@@ -216,7 +224,7 @@ def _build(
     seen = 0
     with progress_bar("edges", 0, show=progress) as advance:
         for raw in file.chunks(chunk):
-            edges = checked(raw, seen, n_nodes, wanted)
+            edges = checked(raw, seen, n_nodes, n_nodes_origin)
             incoming.add(edges.target, edges.source, edges.weights, both_sides=not directed)
             if outgoing is not None:
                 outgoing.add(edges.source, edges.target, edges.weights, both_sides=False)

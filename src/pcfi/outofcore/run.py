@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pcfi._typing import Array
-from pcfi.errors import ClusterError, FeatureError
+from pcfi.errors import ClusterError
+from pcfi.inputs.columns import refuse_long_integers
 from pcfi.inputs.graphs import Graph
 from pcfi.inputs.problem import Channels, Problem, working_dtype
 from pcfi.outofcore.feature_stores import FeatureStore, ParquetStore, open_features
@@ -26,7 +27,6 @@ from pcfi.stages.hops import Hops
 from pcfi.stages.solvers import FixedSteps, UntilSettled
 
 ROWS_IN_CACHE = 8192
-LARGEST_INTEGER = 2**53
 
 
 @dataclass(frozen=True)
@@ -155,12 +155,8 @@ class Run:
 
     def as_values(self, start: int, raw: Array) -> Array:
         """Rows in the dtype of the arithmetic."""
-        is_wide = raw.dtype.kind in "iu" and raw.dtype.itemsize == 8
-        if is_wide and max(int(raw.max(initial=0)), -int(raw.min(initial=0))) > LARGEST_INTEGER:
-            raise FeatureError(
-                f"features holds integers beyond 2^53 (after row {start}), which float64 cannot tell apart: subtract "
-                "an offset or rescale them"
-            )
+        if raw.dtype.kind in "iu" and raw.dtype.itemsize == 8:
+            refuse_long_integers(raw.min(initial=0), raw.max(initial=0), f"features (from row {start} on)")
         return np.ascontiguousarray(raw, dtype=self.dtype)
 
     # what the stages before left

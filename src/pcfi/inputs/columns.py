@@ -1,0 +1,310 @@
+"""Which columns of a table are ids, channels, ends and weights of edges, and which values mean missing.
+
+Pure functions on names and kinds of columns. Tables in memory, files and files larger than memory all call them, so a
+column has the same meaning whichever way it comes in. `docs/reading-tables.md` is the same in words.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Literal
+
+from pcfi.errors import FeatureError, GraphError, ParameterError
+
+ID_NAMES = ("id", "node", "node_id")
+ID_LIKE = r"[\W_][iI][dD]$|[a-z0-9]I[dD]$"  # customer_id, customer ID, customerId
+END_NAMES = (
+    ("source", "target"),
+    ("src", "dst"),
+    ("from", "to"),
+    ("source_id", "target_id"),
+    ("src_id", "dst_id"),
+    ("from_id", "to_id"),
+    ("node1", "node2"),
+    ("node_1", "node_2"),
+    ("u", "v"),
+    ("i", "j"),
+)
+WEIGHT_NAMES = ("weight", "weights", "w")
+TEXT_MARKERS = ("", "NA", "N/A", "n/a", "null", "NULL", "NaN", "nan")  # missing in columns of text of a text file
+UNKNOWN_IDS = ("error", "drop")
+MAX_NAMES_SHOWN = 20  # columns that an error lists
+MAX_EXACT_INTEGER = 2**53  # beyond it float64 cannot tell neighbouring integers apart
+
+Weight = str | Literal[False] | None
+
+
+class Kind(Enum):
+    """What a column holds, as far as the rules of this module are concerned."""
+
+    INTEGER = "whole numbers"
+    NUMBER = "numbers"
+    TEXT = "text"
+    OTHER = "something else"
+
+    @property
+    def is_number(self) -> bool:
+        """Whether such a column can be a channel."""
+        return self in (Kind.INTEGER, Kind.NUMBER)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeColumns:
+    """What the user says about the columns of a node table.
+
+    Attributes
+    ----------
+    id : str or None
+    channels : sequence of str or None
+        Columns of numbers to fill; None: all of them.
+    exclude : sequence of str
+        Columns that are not channels.
+    categorical : sequence of str
+        Columns of categories to fill.
+    missing_values : sequence
+        Values that mean missing, besides null and NaN.
+    """
+
+    id: Any = None
+    channels: Sequence[str] | None = None
+    exclude: Sequence[str] = ()
+    categorical: Sequence[str] = ()
+    missing_values: Sequence[Any] = ()
+
+    @property
+    def filled(self) -> set[str]:
+        """Columns that the user names as channels or categories."""
+        return {*(self.channels or ()), *self.categorical}
+
+    def check(self, names: Sequence[str], what: str) -> None:
+        """Raise `ParameterError` if a column is named that `what` does not have, or the ids are to be filled."""
+        lists = {"channels": self.channels or (), "exclude": self.exclude, "categorical": self.categorical}
+        ids = id_by_name(names, self)
+        for parameter, columns in lists.items():
+            if isinstance(columns, str):
+                raise ParameterError(
+                    f"must be a list of columns, got {columns!r}: use [{columns!r}]", parameter=parameter
+                )
+            for name in columns:
+                check_name(parameter, name, names, what)
+            if ids is not None and ids in columns and parameter != "exclude":
+                raise ParameterError(
+                    f"names {ids!r}, which holds the ids",
+                    parameter=parameter,
+                    remedy="leave it out, or name another column with {id}",
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EdgeColumns:
+    """What the user says about the columns of an edge table.
+
+    Attributes
+    ----------
+    source, target : str or None
+        None: by the usual names.
+    weight : str, False or None
+        None: by the usual names; False: all edges count 1.
+    unknown_ids : {"error", "drop"}
+        What happens to an edge that names an id that no node has.
+    """
+
+    source: str | None = None
+    target: str | None = None
+    weight: Weight = None
+    unknown_ids: str = "error"
+
+    def __post_init__(self) -> None:
+        if self.unknown_ids not in UNKNOWN_IDS:
+            allowed = ", ".join(map(repr, UNKNOWN_IDS))
+            raise ParameterError(f"must be one of {allowed}, got {self.unknown_ids!r}", parameter="unknown_ids")
+
+
+@dataclass(frozen=True)
+class ChosenEdgeColumns:
+    """The columns of an edge table that hold the ends of an edge and, if there are any, the weights."""
+
+    source: str
+    target: str
+    weight: str | None = None
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """Both ends."""
+        return self.source, self.target
+
+    def __str__(self) -> str:
+        weight = "unweighted" if self.weight is None else f"weights in {self.weight!r}"
+        return f"{self.source!r} to {self.target!r}, {weight}"
+
+
+def listed(names: Iterable[Any]) -> str:
+    """Names of columns as an error lists them."""
+    names = list(names)
+    shown = ", ".join(map(repr, names[:MAX_NAMES_SHOWN])) + (", ..." if len(names) > MAX_NAMES_SHOWN else "")
+    return shown or "no columns"
+
+
+def shortened(names: Sequence[str], n_shown: int = 6) -> str:
+    """Names of columns in a line, without the middle ones if there are many.
+
+    >>> shortened(["age", "income", "weight", "height"], 2)
+    'age, income, ... height'
+    """
+    if len(names) <= n_shown + 1:
+        return ", ".join(map(str, names))
+    return ", ".join([*map(str, names[:n_shown]), f"... {names[-1]}"])
+
+
+def check_name(parameter: str, name: Any, names: Sequence[Any], what: str) -> None:
+    """Raise `ParameterError` if there is no such column."""
+    if name is not None and name not in names:
+        raise ParameterError(f"names {name!r}, but {what} has only the columns {listed(names)}", parameter=parameter)
+
+
+def check_distinct(names: Sequence[str], what: str, error: type[Exception] = FeatureError) -> None:
+    """Raise an error if two columns have the same name."""
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise error(f"{what} has several columns named {twice!r}: rename them")
+
+
+# Nodes
+
+
+def id_by_name(names: Sequence[str], columns: NodeColumns) -> Any:
+    """The column of ids that the user names; else one with a usual name; else None.
+
+    >>> id_by_name(["age", "Node_ID"], NodeColumns())
+    'Node_ID'
+    """
+    if columns.id is not None:
+        return columns.id
+    return next((name for usual in ID_NAMES for name in names if str(name).lower() == usual), None)
+
+
+def id_like_names(names: Sequence[str], columns: NodeColumns) -> list[str]:
+    """Columns named as ids often are, unless the user wants them filled.
+
+    >>> id_like_names(["age", "customer_id", "userId", "covid"], NodeColumns())
+    ['customer_id', 'userId']
+    """
+    return [name for name in names if name not in columns.filled and re.search(ID_LIKE, str(name))]
+
+
+def choose_id(
+    kinds: Mapping[str, Kind],
+    columns: NodeColumns,
+    is_unique: Callable[[str], bool],
+    *,
+    has_index: bool = False,
+    could_name_ends: Callable[[str], bool] = lambda _: True,
+) -> Any:
+    """The column of ids, or None: then the nodes are named by the index of the table if it has one, else by row number.
+
+    Parameters
+    ----------
+    kinds : mapping of the name of each column to its kind
+    columns : NodeColumns
+    is_unique : callable
+        Whether all values of a column differ and none is missing.
+    has_index : bool
+        Whether the table has an index other than the row numbers.
+    could_name_ends : callable
+        Whether a column of text could hold what stands in the ends of the edges; no if these are whole numbers.
+    """
+    named = id_by_name(list(kinds), columns)
+    if named is not None:
+        return named
+    candidates = (Kind.INTEGER, Kind.TEXT)
+    for name in id_like_names(list(kinds), columns):
+        if kinds[name] in candidates and is_unique(name):
+            return name
+    if has_index:
+        return None
+    texts = (name for name, kind in kinds.items() if kind is Kind.TEXT and name not in columns.filled)
+    return next((name for name in texts if could_name_ends(name) and is_unique(name)), None)
+
+
+def choose_channels(kinds: Mapping[str, Kind], columns: NodeColumns, id_column: Any) -> list[str]:
+    """Columns of numbers to fill, in the order of the table: those that are named, else all but ids and excluded ones.
+
+    >>> choose_channels({"id": Kind.INTEGER, "x": Kind.NUMBER, "y": Kind.NUMBER}, NodeColumns(exclude=["y"]), "id")
+    ['x']
+    """
+    if columns.channels is not None:
+        return [name for name in kinds if name in columns.channels and name not in columns.categorical]
+    apart = {id_column, *columns.exclude, *columns.categorical}
+    return [name for name, kind in kinds.items() if kind.is_number and name not in apart]
+
+
+def marker_values(markers: Sequence[Any], kind: Kind) -> list[Any]:
+    """The missing-value markers that a column of this kind can hold, in its type.
+
+    >>> marker_values(["-999", "?", 1.5], Kind.INTEGER), marker_values([-999, "?"], Kind.TEXT)
+    ([-999], ['-999', '?'])
+    """
+    if kind is Kind.TEXT:
+        return [str(marker) for marker in markers]
+    numbers = [number for number in map(_number, markers) if number is not None] if kind.is_number else []
+    return [int(number) for number in numbers if number.is_integer()] if kind is Kind.INTEGER else numbers
+
+
+def _number(marker: Any) -> float | None:
+    try:
+        return float(marker)
+    except (TypeError, ValueError):
+        return None
+
+
+def refuse_long_integers(low: Any, high: Any, what: str, remedy: str = "subtract an offset or rescale them") -> None:
+    """Raise `FeatureError` if the integers from `low` to `high` are beyond what float64 represents exactly."""
+    if max(int(high or 0), -int(low or 0)) > MAX_EXACT_INTEGER:
+        raise FeatureError(f"{what} holds integers beyond 2^53, which float64 cannot tell apart", remedy=remedy)
+
+
+# Edges
+
+
+def choose_edge_columns(names: Sequence[str], columns: EdgeColumns, what: str) -> ChosenEdgeColumns:
+    """Ends and weights of an edge table.
+
+    The ends are named, or have usual names, or are the first two of two or three columns. The weights are named, or
+    have a usual name; otherwise all edges count 1.
+
+    >>> print(choose_edge_columns(["w", "Dst", "Src", "kind"], EdgeColumns(), "the edge table"))
+    'Src' to 'Dst', weights in 'w'
+    """
+    check_name("source", columns.source, names, what)
+    check_name("target", columns.target, names, what)
+    source, target = _usual_ends(names) or (None, None)
+    source, target = columns.source or source, columns.target or target
+    if source is None or target is None:
+        raise GraphError(
+            f"{what} has the columns {listed(names)}",
+            remedy="name those that hold the ends of an edge with {source} and {target}",
+        )
+    weight = columns.weight
+    if weight is None:
+        others = {str(name).lower(): name for name in reversed(names) if name not in (source, target)}
+        weight = next((others[usual] for usual in WEIGHT_NAMES if usual in others), None)
+    elif weight is not False:
+        check_name("weight", weight, names, what)
+    return ChosenEdgeColumns(source, target, weight or None)
+
+
+def _usual_ends(names: Sequence[str]) -> tuple[str, str] | None:
+    lower = {str(name).lower(): name for name in reversed(names)}
+    usual = next((pair for pair in END_NAMES if set(pair) <= set(lower)), None)
+    if usual is not None:
+        return lower[usual[0]], lower[usual[1]]
+    return (names[0], names[1]) if len(names) in (2, 3) else None
+
+
+def unused_weight(kinds: Mapping[str, Kind], chosen: ChosenEdgeColumns, columns: EdgeColumns) -> str | None:
+    """The only further column of an unweighted edge table if it holds numbers: perhaps the user expects weights."""
+    others = [name for name in kinds if name not in chosen.ends]
+    if chosen.weight is not None or columns.weight is False or len(others) != 1:
+        return None
+    return others[0] if kinds[others[0]].is_number else None
