@@ -20,6 +20,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 PUBLIC = {
     "UNREACHABLE",
+    "ColumnWarning",
     "DivergenceError",
     "Evaluation",
     "FeatureError",
