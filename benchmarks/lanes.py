@@ -42,8 +42,8 @@ def rows() -> Iterator[dict[str, Any]]:
         features, edge_index = load(name)
         for rate in (0.995, 0.9):
             result, patterns, steps = steps_of_channels(hide(features, "uniform", rate), edge_index)
-            codes = result._hops.codes[:, patterns]
-            reached = np.where(codes <= result._hops.n_levels, codes, 0)
+            codes = result.cells.hops.codes[:, patterns]
+            reached = np.where(codes <= result.cells.hops.n_levels, codes, 0)
             orders = {
                 "as they come": np.arange(len(steps)),
                 "by known cells": np.argsort((codes == 0).sum(axis=0), kind="stable"),

@@ -33,7 +33,7 @@ before = field("VmRSS")
 start = time.perf_counter()
 result = pcfi.impute(hidden, graph, alpha=0.5, beta=0.1, solver=solver)
 seconds = time.perf_counter() - start
-extra = field("VmHWM") - before - result.values.nbytes - result._hops.codes.nbytes
+extra = field("VmHWM") - before - result.values.nbytes - result.cells.hops.codes.nbytes
 print(json.dumps(dict(seconds=seconds, steps=result.steps, extra=extra, input=hidden.nbytes, edges=graph.n_edges,
     residual=result.residual, n_unreachable=result.n_unreachable)))
 """

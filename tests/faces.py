@@ -33,7 +33,8 @@ def to_numpy(table: Any) -> np.ndarray:
 
 
 def in_numpy(result: pcfi.Imputation) -> pcfi.Imputation:
-    return dataclasses.replace(result, values=to_numpy(result.values), _wrap_cells=to_numpy)
+    cells = dataclasses.replace(result.cells, wrap=to_numpy)
+    return dataclasses.replace(result, values=to_numpy(result.values), cells=cells)
 
 
 def to_tensor(array: Any) -> torch.Tensor:

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 import pcfi
-from pcfi.pipeline.methods import FILLS
+from pcfi.backends import backend_for
+from pcfi.inputs.problem import read_problem
+from pcfi.pipeline import fill
 from pcfi.settings import METHODS, Settings
 
 SOURCE = Path(pcfi.__file__).parent
@@ -173,7 +175,12 @@ def test_settings_have_the_defaults_of_impute():
 
 
 def test_every_method_has_its_fill():
-    assert tuple(FILLS) == METHODS
+    problem = read_problem(np.array([[1.0], [np.nan], [4.0]]), [[0, 1], [1, 2]])
+    filled = {
+        method: fill(problem, Settings(method=method, alpha=0.5, beta=0.0), backend_for(problem)).values[1, 0]
+        for method in METHODS
+    }
+    assert filled == pytest.approx({"pcfi": 2.5, "fp": 2.5 * np.sqrt(1.5), "neighbors": 2.5, "mean": 2.5, "zero": 0.0})
 
 
 def test_version_is_written_once():

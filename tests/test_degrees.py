@@ -10,7 +10,7 @@ from faces import DEVICE, device_engine, to_numpy, to_tensor
 from pcfi.backends import backend_for
 from pcfi.estimation.fold_runs import Whole
 from pcfi.inputs.problem import read_problem
-from pcfi.pipeline.methods import FILLS
+from pcfi.pipeline import fill
 from pcfi.settings import Settings
 from pcfi.stages.degree_scaling import DegreeScale, grows_with_degree
 
@@ -39,7 +39,7 @@ def test_the_steady_state_of_divided_features_is_that_of_feature_propagation():
     scale = DegreeScale.of(problem)
     settings = Settings(alpha=1.0, beta=0.0, solver=pcfi.UntilSettled(rtol=1e-10, max_steps=10_000), standardize=False)
     divided = scale.divide(problem)
-    filled = FILLS["pcfi"](divided, settings, backend_for(divided)).values
+    filled = fill(divided, settings, backend_for(divided)).values
     scale.multiply(problem, filled)
     propagated = pcfi.impute(features, graph, method="fp", self_loops=False, solver=settings.solver).values
     np.testing.assert_allclose(filled, propagated, rtol=1e-7)

@@ -207,7 +207,7 @@ def test_a_device_without_sparse_products_sums_over_edges(monkeypatch):
 def test_numbers_beyond_the_finite_ones_are_an_error():
     features = np.full((6, 3), np.nan, dtype=np.float32)
     features[0], features[3], features[5] = np.arange(3) * 1e3, 7, -np.arange(3) * 1e3
-    with pytest.raises(pcfi.DivergenceError, match="sharing between channels"):
+    with pytest.raises(pcfi.DivergenceError, match="channel propagation"):
         device_tensor(features, path(6), beta=1e39)
     with pytest.raises(pcfi.DivergenceError, match="mean of the neighbours"):
         device_tensor(np.array([[1.7e308], [np.nan]]), (path(2), np.array([4.0])), method="neighbors")
@@ -239,7 +239,7 @@ def test_channels_of_different_scales_are_warned_of_on_a_device_too():
             warnings.simplefilter("always")
             face(features, ring, beta=2.0, unreachable="nan")
         (said,) = (str(warning.message) for warning in caught if warning.category is pcfi.ScaleWarning)
-        assert said.startswith("sharing between channels with beta=2 took channel 2 ")
+        assert said.startswith("channel propagation with beta=2 took channel 2 ")
 
 
 def test_huge_values_have_a_mean():

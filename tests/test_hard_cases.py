@@ -149,7 +149,7 @@ def test_factored_sharing_scales_too(scale, standardize):
 def test_numbers_too_large_for_sharing_are_an_error(beta, n_channels):
     features = np.full((6, n_channels), np.nan, dtype=np.float32 if beta == 1e39 else np.float64)
     features[0], features[3], features[5] = np.arange(n_channels) * 1e3, 7, -np.arange(n_channels) * 1e3
-    with pytest.raises(pcfi.DivergenceError, match="exchange between channels"):
+    with pytest.raises(pcfi.DivergenceError, match="channel propagation"):
         pcfi.impute(features, path(6), beta=beta, alpha=0.5)
 
 
@@ -161,7 +161,7 @@ def test_an_offset_does_not_cost_the_factored_way_its_accuracy(monkeypatch, dtyp
     features[4:] = np.nan
     options = {"alpha": 0.5, "beta": 0.5, "solver": pcfi.FixedSteps(100)}
     factored = pcfi.impute(features.astype(dtype), edges, **options).values
-    monkeypatch.setattr("pcfi.stages.diffusion.INFLUENCE_PAYS", 1000)
+    monkeypatch.setattr("pcfi.stages.diffusion.definition.MIN_CHANNELS_PER_SOURCE", 1000)
     dense = pcfi.impute(features, edges, **options).values
     np.testing.assert_allclose(factored, dense, atol=tolerance)
 

@@ -297,7 +297,7 @@ def test_without_edges_everything_missing_is_unreachable():
 
 
 def test_with_nothing_missing_the_values_come_back_without_work(monkeypatch):
-    monkeypatch.setattr("pcfi.imputation.FILLS", {"pcfi": None})
+    monkeypatch.setattr("pcfi.pipeline.run_stages", None)
     features = np.arange(10.0).reshape(5, 2)
     result = pcfi.impute(features, EDGES, alpha=0.5, beta=0.1)
     np.testing.assert_array_equal(result.values, features)

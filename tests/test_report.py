@@ -176,7 +176,7 @@ def test_errors_against_a_known_truth_are_counted_by_hops():
     values, result = features(), pcfi.impute(features(), ring(), alpha=0.5, beta=0.0)
     truth = features(rate=0.0)
     removed = np.isnan(values)
-    one = method_errors({"pcfi": result.values - truth}, {"pcfi": 1.5}, removed, result._hops)[0]
+    one = method_errors({"pcfi": result.values - truth}, {"pcfi": 1.5}, removed, result.cells.hops)[0]
     wrong = (result.values - truth)[removed]
     assert one.rmse == pytest.approx(np.sqrt(np.mean(wrong**2)))
     assert one.mae == pytest.approx(np.abs(wrong).mean())

@@ -64,8 +64,8 @@ def test_hops_are_kept_per_pattern_and_expanded_on_demand():
     features = np.where(rng.random((50, 1)) < 0.3, rng.normal(size=(50, 400)), np.nan)
     ring = np.stack([np.arange(50), (np.arange(50) + 1) % 50])
     result = pcfi.impute(features, ring, alpha=0.5, beta=0.1)
-    assert result._hops.codes.shape == (50, 1)
-    assert result._hops.codes.dtype == np.uint8
+    assert result.cells.hops.codes.shape == (50, 1)
+    assert result.cells.hops.codes.dtype == np.uint8
     assert result.hops.shape == result.confidence.shape == (50, 400)
     assert result.hops is result.hops
 

@@ -9,7 +9,7 @@ import pytest
 import pcfi
 from pcfi import scale
 from pcfi.files.paths import remove
-from pcfi.outofcore import imputation, plan, stages
+from pcfi.outofcore import backend, imputation, plan
 from pcfi.outofcore.folder import WorkFolder
 from pcfi.outofcore.tasks import TASKS
 
@@ -71,7 +71,7 @@ def test_a_disk_that_is_too_small_is_refused_every_time(files, tmp_path, monkeyp
 def test_a_budget_that_is_refused_before_any_task_leaves_nothing(files, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(imputation, "check_budget", lambda *_: None)  # which does not know the graph yet
-        with pytest.raises(pcfi.TooLargeError, match="take FixedSteps"):
+        with pytest.raises(pcfi.TooLargeError, match="solver=FixedSteps"):
             scale.impute(*files, tmp_path / "y.npy", memory="1MB")
     assert not (tmp_path / "y.npy.work").exists()
     scale.impute(*files, tmp_path / "y.npy", solver=pcfi.FixedSteps(3))
@@ -117,7 +117,7 @@ def test_memory_is_planned_for_the_largest_influence_matrix(tmp_path, monkeypatc
     ring = np.stack([np.arange(N_NODES), (np.arange(N_NODES) + 1) % N_NODES])
     scale.build_graph(ring, tmp_path / "g")
     sizes = []
-    monkeypatch.setattr(stages, "check_layout", lambda run: sizes.append(plan.size_of(run, 1)))
+    monkeypatch.setattr(backend, "check_layout", lambda run: sizes.append(plan.size_of(run, 1)))
     scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy")
     np.save(tmp_path / "x.npy", values[:, 80:])
     scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "z.npy")

@@ -6,21 +6,21 @@ from typing import Any
 import numpy as np
 
 from pcfi.backends import backend_for
-from pcfi.errors import ParameterError, PcfiWarning, ScaleWarning, TuningWarning, counted
+from pcfi.errors import PcfiWarning, ScaleWarning, TuningWarning
 from pcfi.estimation import Resolved, resolve
 from pcfi.inputs.graphs import GraphLike
 from pcfi.inputs.problem import Problem, read_problem
 from pcfi.memory import refuse_if_too_large
-from pcfi.pipeline.methods import FILLS, Filled, usual_warnings
+from pcfi.pipeline import Filled, fill, propagation_of
+from pcfi.pipeline.policies import check_policies, has_converged, status_of, usual_warnings
 from pcfi.progress import compile_notice
-from pcfi.result import Imputation
+from pcfi.result import CellInfo, Imputation
 from pcfi.settings import Settings
-from pcfi.stages.diffusion import Outcome
-from pcfi.stages.hops import Hops
-from pcfi.stages.solvers import FixedSteps, Solver, UntilSettled
+from pcfi.stages.diffusion import DiffusionOutcome
+from pcfi.stages.solvers import Solver, UntilSettled
 
-DIFFERENT = 100  # times that the largest channel's values are the smallest's, for their scales to count as different
-ENOUGH = 10  # known values that tell the scale of a channel
+MIN_SCALE_RATIO = 100  # of the largest and the smallest channel's values, from which their scales count as different
+MIN_KNOWN_FOR_SCALE = 10  # known values that the scale of a channel is estimated from
 
 
 def impute(
@@ -60,8 +60,8 @@ def impute(
         Confidence in a value falls by this factor with every hop from its nearest source, 0 < alpha <= 1; 1 treats
         all cells alike. "auto" chooses it without labels, see `tune`. Used by "pcfi" only.
     beta : float or "auto", default="auto"
-        How strongly channels share what they know with each other, beta >= 0; 0 switches the second stage off, and so
-        does alpha=1, which leaves no cell less confident than another. "auto" chooses it. Used by "pcfi" only.
+        How strongly channels correct each other (stage 2), beta >= 0; 0 switches the second stage off, and so does
+        alpha=1, which leaves no cell less confident than another. "auto" chooses it. Used by "pcfi" only.
     objective : {"values", "representation"}, default=None
         What the result is for. "values", to be read and used: what diffusion says is drawn towards the channel's mean
         as far as it proved unreliable at its number of hops. "representation", to train a graph neural network on: the
@@ -72,8 +72,8 @@ def impute(
     known : boolean array of the shape of features, default=None
         True = known. What stands in a cell that is not known is ignored. None: everything but NaN is known.
     standardize : bool, default=None
-        Whether channels share in units of their standard deviation, so that their scales do not matter. None means
-        True for values, and False, as in the paper, for a representation.
+        Whether stage 2 works in units of the channels' standard deviations, so that their scales do not matter. None
+        means True for values, and False, as in the paper, for a representation.
     center : bool or "auto", default=None
         Whether `representation` of the result is less the channels' means, which helps networks where these are large.
         "auto" decides by their size. None is "auto" for a representation with alpha or beta "auto", else False. Used
@@ -123,10 +123,6 @@ def impute(
         random_state=random_state,
     )
     problem = read_problem(features, graph, known, directed=settings.directed)
-    if "zero" in (method, unreachable) and len(problem.channels.mean[problem.categorical]):
-        raise ParameterError(
-            "a category cannot be zero", remedy="choose another {method} and {unreachable}, or no {categorical}"
-        )
     result, notices = complete(problem, settings)
     for notice in notices:
         warnings.warn(notice, stacklevel=2)
@@ -134,67 +130,35 @@ def impute(
 
 
 def complete(problem: Problem, settings: Settings) -> tuple[Imputation, list[PcfiWarning]]:
-    """Fill a checked problem: decide what is open, run the stages; also the warnings that the caller should hear."""
+    """Fill a checked problem: estimate what is "auto", run the pipeline; also returns the warnings for the caller."""
+    check_policies(problem, settings)
     refuse_if_too_large(problem, settings)
     with compile_notice(show=settings.progress):
         resolved = resolve(problem, settings)
-        filled = _fill(problem, resolved)
-    return _report(problem, resolved, filled, status_of(resolved.settings, filled, problem))
+        filled = fill(
+            problem,
+            resolved.settings,
+            backend_for(problem),
+            degree_scale=resolved.degree_scale,
+            shrinkage=resolved.shrinkage,
+        )
+    return _report(problem, resolved, filled)
 
 
-def _fill(problem: Problem, resolved: Resolved) -> Filled:
-    settings, tuning, backend = resolved.settings, resolved.tuning, backend_for(problem)
-    if problem.n_missing == 0:
-        hops = Hops.of_known(*problem.values.shape) if settings.method in ("pcfi", "fp") else None
-        return Filled(backend.start(problem, problem.channels.mean), hops=hops)
-    scale = tuning.scale if tuning is not None and settings.method == "pcfi" else None
-    filled = FILLS[settings.method](problem if scale is None else scale.divide(problem), settings, backend)
-    if scale is not None:
-        scale.multiply(problem, filled.values)
-    if settings.method == "pcfi" and settings.objective == "values" and tuning is not None and filled.hops is not None:
-        kept = tuning.kappa_by_code(filled.hops.n_levels, unreachable=0.0 if settings.unreachable == "mean" else 1.0)
-        backend.shrink(filled.hops, kept, tuning.trust, tuning.means.values, filled.values)
-    return filled
-
-
-def status_of(settings: Settings, filled: Filled, problem: Problem) -> str:
-    """How it went, in a sentence."""
-    if problem.n_missing == 0:
-        return "Nothing was missing."
-    if filled.outcome is None:
-        what = {
-            "zero": "0",
-            "mean": "its channel's mean",
-            "neighbors": "the mean of its known neighbours, or of its channel if it has none",
-        }
-        return f"A missing cell holds {what[settings.method]}."
-    if filled.hops is not None and filled.hops.unreachable_cells(problem.first_channels) == problem.n_missing:
-        return "No source can reach any missing cell, so there was nothing to diffuse."
-    residual, steps = filled.outcome.residual, counted(filled.outcome.steps, "step")
-    if isinstance(settings.solver, UntilSettled) and residual <= settings.solver.rtol:
-        further = f"one further step would move no cell by more than {settings.solver.rtol:g} of its channel's range"
-        return f"Settled after {steps}: {further}."
-    further = f"one further step would move some cell by {residual:.1e} of its channel's range"
-    if isinstance(settings.solver, FixedSteps):
-        return f"Took {steps}, as asked: {further}."
-    return f"Not settled after {steps}: {further}."
-
-
-def _report(problem: Problem, resolved: Resolved, filled: Filled, status: str) -> tuple[Imputation, list[PcfiWarning]]:
-    settings, tuning = resolved.settings, resolved.tuning
-    outcome = filled.outcome or Outcome()
-    solver = settings.solver
-    converged = isinstance(solver, FixedSteps) or outcome.residual <= solver.rtol
+def _report(problem: Problem, resolved: Resolved, filled: Filled) -> tuple[Imputation, list[PcfiWarning]]:
+    settings, tuning, hops = resolved.settings, resolved.tuning, filled.hops
+    status, converged = status_of(problem, settings, filled.outcome, hops), has_converged(settings, filled.outcome)
+    outcome = filled.outcome or DiffusionOutcome()
     empty = (problem.channels.n_known == 0) & (settings.method != "zero") & (problem.n_missing > 0)
-    if filled.hops is not None:
-        n_unreachable = filled.hops.unreachable_cells(problem.first_channels)
+    if hops is not None:
+        n_unreachable = hops.unreachable_cells(problem.first_channels)
     else:
         n_unreachable = int(empty[problem.first_channels].sum()) * len(problem.values)
     notices = usual_warnings(problem, settings, status, converged=converged, n_unreachable=n_unreachable)
     if tuning is not None and tuning.note and problem.n_missing:
         text = f"alpha={tuning.alpha:g}, beta={tuning.beta:g} and no shrinking were used by default: {tuning.note}"
         notices.append(TuningWarning(text))
-    notices += _of_scales(problem, settings, filled)
+    notices += _scale_warnings(problem, settings, filled)
     is_pcfi = settings.method == "pcfi"
     result = Imputation(
         values=problem.wrap_values(filled.values),
@@ -210,27 +174,29 @@ def _report(problem: Problem, resolved: Resolved, filled: Filled, status: str) -
         n_unreachable=n_unreachable,
         shape=(len(problem.values), len(empty[problem.first_channels])),
         column_names=problem.column_names,
-        _filled=filled.values,
-        _hops=filled.hops,
         tuning=tuning,
         center=backend_for(problem).channel_means(filled.values) if settings.center else None,
-        _unreachable_channels=empty,
-        _dtype=problem.dtype,
-        _wrap_cells=problem.wrap_cells,
-        _first_channels=problem.first_channels,
-        _categorical=problem.categorical,
+        cells=CellInfo(
+            filled=filled.values,
+            hops=hops,
+            empty_channels=empty,
+            dtype=problem.dtype,
+            wrap=problem.wrap_cells,
+            first_channels=problem.first_channels,
+            categorical=problem.categorical,
+        ),
     )
     return result, notices
 
 
-def _of_scales(problem: Problem, settings: Settings, filled: Filled) -> list[PcfiWarning]:
-    """A warning if channels of very different sizes shared in the paper's way, and that took values far away."""
-    shared = settings.method == "pcfi" and settings.beta > 0 and settings.alpha < 1 and not settings.standardize
+def _scale_warnings(problem: Problem, settings: Settings, filled: Filled) -> list[PcfiWarning]:
+    """A warning if stage 2 without `standardize` moved values far away because channels differ in size."""
+    mixes_units = propagation_of(settings) is not None and not settings.standardize
     channels = problem.channels
     size = np.fmax(np.abs(channels.high), np.abs(channels.low)).astype(np.float64)
-    size[channels.n_known < ENOUGH] = 0
+    size[channels.n_known < MIN_KNOWN_FOR_SCALE] = 0
     varied = size[size > 0]
-    if not shared or problem.n_missing == 0 or len(varied) < 2 or varied.max() < DIFFERENT * varied.min():
+    if not mixes_units or problem.n_missing == 0 or len(varied) < 2 or varied.max() < MIN_SCALE_RATIO * varied.min():
         return []
     least, most = backend_for(problem).channel_ranges(filled.values)
     beyond = np.fmax(most - channels.high, channels.low - least)
@@ -239,7 +205,7 @@ def _of_scales(problem: Problem, settings: Settings, filled: Filled) -> list[Pcf
     if times[worst] <= 1:
         return []
     text = (
-        f"sharing between channels with beta={settings.beta:.3g} took {problem.channel_name(worst)} {times[worst]:.0f} "
+        f"channel propagation with beta={settings.beta:.3g} took {problem.channel_name(worst)} {times[worst]:.0f} "
         "times its largest known value beyond what is known, because channels have very different scales: pass "
         "standardize=True, or objective='values'"
     )

@@ -1,7 +1,7 @@
-"""What `impute` gives back: the filled values, how far each can be trusted, and how it went."""
+"""The result of `impute`: the filled values, their confidence and expected error, and convergence diagnostics."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from typing import Any
@@ -18,13 +18,54 @@ from pcfi.inputs.columns import shortened
 from pcfi.stages.hops import Hops
 
 
-def _as_it_is(cells: Array) -> Array:
-    return cells
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CellInfo:
+    """Cell by cell facts behind an `Imputation`, before they are put into the caller's container.
+
+    Attributes
+    ----------
+    filled : array or tensor of shape (n_nodes, n_channels)
+        The filled values; a column of categories is several channels.
+    hops : Hops or None
+        None for methods that do not search the graph.
+    empty_channels : ndarray of bool
+        Channels without a known value, whose missing cells are unreachable by any method.
+    dtype : dtype
+        Of the values.
+    wrap : callable
+        Puts a table of the shape of `filled` into the caller's container.
+    first_channels, categorical : index of channels
+        As in `Problem`.
+    """
+
+    filled: Any
+    hops: Hops | None
+    empty_channels: Array
+    dtype: npt.DTypeLike
+    wrap: Callable[[Any], Any]
+    first_channels: Any
+    categorical: Any
+
+    @property
+    def unreachable(self) -> Any:
+        """Mask of the cells that no source can reach."""
+        if self.hops is not None:
+            return self.hops.unreachable()
+        return np.tile(self.empty_channels, (len(self.filled), 1))
+
+    def scaled(self, by_code: Array, scale: Any) -> Any:
+        """What a table by hops code says about every cell, times its channel's scale."""
+        if self.hops is None:
+            raise ValueError("a method without hops has no table by hops code")
+        table = self.hops.look_up(by_code)
+        if isinstance(table, np.ndarray):
+            return (table * scale).astype(self.dtype)
+        return table * tensors.beside(table, scale)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Imputation:
-    """Filled features, and an honest account of how they came about.
+    """Filled features, with convergence diagnostics and the confidence of every cell.
 
     Attributes
     ----------
@@ -46,7 +87,7 @@ class Imputation:
     status : str
         How it went, in a sentence.
     converged : bool
-        Whether the solver reached its goal: the wanted `rtol`, or the wanted number of steps.
+        Whether the solver reached its goal: its `rtol`, or its number of steps.
     n_missing : int
         Number of cells that were missing.
     n_unreachable : int
@@ -57,9 +98,11 @@ class Imputation:
     column_names : tuple of str
         Names of the filled columns; empty if the features have none.
     tuning : Tuning or None
-        What "auto" found, and what spoke for it.
+        What "auto" chose, and the evidence.
     center : ndarray or None
-        Mean of each channel that `representation` is less, if it is.
+        Mean of each channel, subtracted in `representation`; None if nothing is subtracted.
+    cells : CellInfo
+        Facts about every cell, before they are put into the caller's container.
     """
 
     values: Any
@@ -74,16 +117,10 @@ class Imputation:
     n_missing: int
     n_unreachable: int
     shape: tuple[int, int]
-    column_names: tuple[str, ...] = ()
-    tuning: Tuning | None = None
-    center: Array | None = None
-    _filled: Any = None  # the values before they are put into the caller's container
-    _hops: Hops | None = None
-    _unreachable_channels: Array = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
-    _dtype: npt.DTypeLike = np.float64
-    _wrap_cells: Callable[[Array], Any] = _as_it_is
-    _first_channels: Any = field(default_factory=lambda: slice(None))
-    _categorical: Any = field(default_factory=lambda: slice(0))
+    column_names: tuple[str, ...]
+    tuning: Tuning | None
+    center: Array | None
+    cells: CellInfo
 
     @cached_property
     def hops(self) -> Any:
@@ -92,7 +129,8 @@ class Imputation:
         None for methods that do not search the graph. Kept per pattern, expanded when first asked for. A table, if the
         features were one.
         """
-        return None if self._hops is None else self._wrap_cells(self._hops.expand())
+        hops = self.cells.hops
+        return None if hops is None else self.cells.wrap(hops.expand())
 
     @cached_property
     def confidence(self) -> Any:
@@ -100,18 +138,19 @@ class Imputation:
 
         A table like that of the values, if the features were one.
         """
-        if self._hops is None or self.alpha is None:
+        hops = self.cells.hops
+        if hops is None or self.alpha is None:
             return None
-        return self._wrap_cells(self._hops.confidence(self.alpha, self._dtype))
+        return self.cells.wrap(hops.confidence(self.alpha, self.cells.dtype))
 
     @cached_property
     def representation(self) -> Any:
         """The values, less the channels' means if `center` says so: what to train a network on."""
         if self.center is None:
             return self.values
-        center = self.center.astype(self._dtype)
-        is_array = isinstance(self._filled, np.ndarray)
-        return self._wrap_cells(self._filled - (center if is_array else tensors.beside(self._filled, center)))
+        filled, center = self.cells.filled, self.center.astype(self.cells.dtype)
+        is_array = isinstance(filled, np.ndarray)
+        return self.cells.wrap(filled - (center if is_array else tensors.beside(filled, center)))
 
     @cached_property
     def expected_error(self) -> Any:
@@ -119,10 +158,10 @@ class Imputation:
 
         Learned from known cells that were hidden, so there is none for a result without tuning.
         """
-        if self._hops is None or self._calibration is None:
+        hops, calibration = self.cells.hops, self._calibration
+        if hops is None or calibration is None:
             return None
-        factors = self._calibration.factors(self._hops.n_levels)
-        return self._wrap_cells(self._in_units(factors, self._calibration.scale, self._hops))
+        return self.cells.wrap(self.cells.scaled(calibration.factors(hops.n_levels), calibration.scale))
 
     def interval(self, coverage: float = 0.9) -> tuple[Any, Any]:
         """Lowest and highest value of every cell: the truth is between them with a probability of `coverage`.
@@ -132,22 +171,17 @@ class Imputation:
         """
         if not 0 < coverage < 1:
             raise ParameterError(f"coverage must be a number between 0 and 1 (both excluded), got {coverage!r}")
-        if self._hops is None or self._calibration is None:
+        cells, calibration = self.cells, self._calibration
+        if cells.hops is None or calibration is None:
             raise ParameterError(
                 "interval needs errors learned from hidden cells, and this result has none: impute with alpha='auto' "
                 "or objective='values', method 'pcfi' and enough known cells"
             )
         half: Any = 0.0
-        for by_code, by_channel in self._calibration.half_widths(self._hops.n_levels, coverage):
-            by_channel[self._categorical] = np.nan
-            half = half + self._in_units(by_code, by_channel, self._hops)
-        return self._wrap_cells(self._filled - half), self._wrap_cells(self._filled + half)
-
-    def _in_units(self, by_code: Array, scale: Any, hops: Hops) -> Any:
-        """What a table by hops code says about every cell, times its channel's scale."""
-        table = hops.look_up(by_code)
-        scale = scale if isinstance(table, np.ndarray) else tensors.beside(table, scale)
-        return (table * scale).astype(self._dtype) if isinstance(table, np.ndarray) else table * scale
+        for by_code, by_channel in calibration.half_widths(cells.hops.n_levels, coverage):
+            by_channel[cells.categorical] = np.nan
+            half = half + cells.scaled(by_code, by_channel)
+        return cells.wrap(cells.filled - half), cells.wrap(cells.filled + half)
 
     @property
     def _calibration(self) -> Calibration | None:
@@ -157,12 +191,7 @@ class Imputation:
     @cached_property
     def unreachable(self) -> Any:
         """Mask of the cells that no source can reach."""
-        return self._wrap_cells(self._unreachable_cells())
-
-    def _unreachable_cells(self) -> Array:
-        if self._hops is not None:
-            return self._hops.unreachable()
-        return np.tile(self._unreachable_channels, (self.shape[0], 1))
+        return self.cells.wrap(self.cells.unreachable)
 
     def _facts(self) -> list[tuple[str, str]]:
         nodes, channels = self.shape

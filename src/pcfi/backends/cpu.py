@@ -4,18 +4,20 @@ import numpy as np
 
 from pcfi._typing import Array
 from pcfi.inputs.problem import SMALL, Problem
-from pcfi.settings import Settings
-from pcfi.stages.channel_propagation import Sharing, share, share_factored
-from pcfi.stages.diffusion import Factors, Outcome, diffuse
-from pcfi.stages.diffusion.job import Weighting
+from pcfi.stages.channel_propagation import PropagationParameters, propagate, propagate_product
+from pcfi.stages.diffusion import Diffused, Diffusion, InfluenceProduct, diffuse
 from pcfi.stages.hops import Hops, count_hops
 from pcfi.stages.neighbor_mean import fill_from_neighbors
-
-CELLS_AT_A_TIME = 1 << 16
+from pcfi.stages.shrinkage import Shrinkage, shrink
 
 
 class CpuBackend:
-    """See `pcfi.backends.Backend`."""
+    """See `pcfi.backends.Backend`.
+
+    Stage 2 is restricted to `propagation_nodes`, all nodes if None: a cross-validation fold looks at some only.
+    """
+
+    propagation_nodes: Array | None = None
 
     def start(self, problem: Problem, fill: Array) -> Array:
         """Copy the known values, row by row on each thread."""
@@ -31,70 +33,38 @@ class CpuBackend:
         )
         return out
 
-    def count_hops(self, problem: Problem, settings: Settings) -> Hops:
-        """See `hops`."""
-        return count_hops(problem, progress=settings.progress)
+    def count_hops(self, problem: Problem, *, progress: bool) -> Hops:
+        """See `stages.hops`."""
+        return count_hops(problem, progress=progress)
 
-    def diffuse(
-        self, problem: Problem, hops: Hops, weighting: Weighting, settings: Settings, out: Array, sharers: Array | None
-    ) -> tuple[Outcome, Factors | None]:
-        """See `diffusion`."""
-        return diffuse(
-            problem,
-            hops,
-            weighting,
-            settings.solver,
-            out,
-            self_loops=settings.self_loops,
-            keep_factored=sharers,
-            progress=settings.progress,
-        )
+    def diffuse(self, diffusion: Diffusion, out: Array, *, keep_product: bool) -> Diffused:
+        """See `stages.diffusion`."""
+        return diffuse(diffusion, out, keep_product=keep_product)
 
-    def share(
-        self,
-        problem: Problem,
-        hops: Hops,
-        settings: Settings,
-        sharers: Array,
-        factors: Factors | None,
-        out: Array,
+    def propagate_channels(
+        self, diffusion: Diffusion, parameters: PropagationParameters, product: InfluenceProduct | None, out: Array
     ) -> None:
-        """See `channels`."""
-        units = problem.channels.magnitude[sharers]
-        sharing = Sharing(settings.alpha, settings.beta, bool(settings.standardize))
-        if factors is not None:
-            share_factored(out, hops, factors, units, sharing)
-        elif len(sharers) > 1:
-            share(out, hops, sharers, units, sharing, progress=settings.progress)
+        """See `stages.channel_propagation`."""
+        channels, hops, nodes = diffusion.varying, diffusion.hops, self.propagation_nodes
+        units = diffusion.problem.channels.magnitude[channels]
+        if product is not None:
+            propagate_product(out, hops, product, units, parameters, nodes)
+        elif len(channels) > 1:
+            propagate(out, hops, channels, units, parameters, nodes, progress=diffusion.progress)
 
     def fill_from_neighbors(self, problem: Problem, out: Array) -> None:
-        """See `neighbors`."""
+        """See `stages.neighbor_mean`."""
         fill_from_neighbors(problem, out)
 
     def place_unreachable(self, hops: Hops, fill: Array, out: Array) -> None:
         """Channel by channel, where there are such cells."""
         fill = fill.astype(out.dtype)
         for channel in np.flatnonzero(hops.n_unreachable[hops.patterns]):
-            out[hops.codes[:, hops.patterns[channel]] > hops.n_levels, channel] = fill[channel]
+            out[~hops.is_reachable(hops.codes[:, hops.patterns[channel]]), channel] = fill[channel]
 
-    def shrink(self, hops: Hops, kept: Array, trust: Array, means: Array, out: Array) -> None:
-        """A block of rows at a time, small enough for the cache."""
-        alike = bool((trust == 1).all())
-        size = max(1, CELLS_AT_A_TIME // max(out.shape[1], 1))
-        one_pattern = hops.codes.shape[1] == 1
-        for start in range(0, len(out), size):
-            rows = slice(start, start + size)
-            codes = np.minimum(hops.codes[rows], hops.n_levels + 1)
-            if not one_pattern:
-                codes = codes[:, hops.patterns]
-            share_kept = kept[codes]
-            if not alike:
-                filled = (codes > 0) & (codes <= hops.n_levels)
-                share_kept = np.where(filled, np.minimum(share_kept * trust, 1.0), share_kept)
-            drawn = out[rows] - means
-            drawn *= share_kept
-            drawn += means
-            np.copyto(out[rows], drawn, where=share_kept < 1, casting="same_kind")
+    def shrink(self, hops: Hops, shrinkage: Shrinkage, unreachable: float, out: Array) -> None:
+        """See `stages.shrinkage`."""
+        shrink(hops, shrinkage, unreachable, out)
 
     def channel_means(self, out: Array) -> Array:
         """In float64."""

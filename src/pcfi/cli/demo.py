@@ -72,7 +72,7 @@ def _evaluation(digits: Any, rows: Any, results: Any) -> Any:
     from pcfi.report.evaluation_facts import method_errors
     from pcfi.report.facts import EvaluationFacts
 
-    removed, hops = ~digits.known, results["pcfi"]._hops
+    removed, hops = ~digits.known, results["pcfi"].cells.hops
     errors = {method: results[method].values - digits.images for method, _, _ in rows}
     methods = method_errors(errors, {method: seconds for method, _, seconds in rows}, removed, hops)
     return EvaluationFacts(int(removed.sum()), "90 % of the images", "shades of grey, from 0 to 16", methods)

@@ -13,15 +13,15 @@ from pcfi.estimation.folds import Fold
 from pcfi.estimation.means import ranges, shrunken_means, sums_of_squares
 from pcfi.estimation.spreads import Typical, spreads
 from pcfi.inputs.problem import Problem, survey
+from pcfi.pipeline import run_stages
 from pcfi.settings import Settings
-from pcfi.stages.channel_propagation import Sharing, share, share_factored
 from pcfi.stages.degree_scaling import DegreeScale
-from pcfi.stages.diffusion import Factors, confidence_weighting, diffuse, varies
+from pcfi.stages.diffusion import Diffused, Diffusion, InfluenceProduct
 from pcfi.stages.hops import Hops, count_hops
 from pcfi.stages.solvers import FixedSteps, Solver, UntilSettled
 
-LOOSE = 1e-2  # settled enough to compare parameters, in units of a channel's range
-FEW_KNOWN = 30  # cells of a channel
+MIN_FOLD_RTOL = 1e-2  # settled enough to compare parameters, in units of a channel's range
+MIN_KNOWN_FOR_SPREAD = 30  # known cells of a channel from which hiding some does not change its spread much
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,10 +87,6 @@ class Bench:
         """The same, with sums over so many numbers of hops."""
         return replace(self, places=replace(self.places, shape=(n_levels, self.places.shape[1])))
 
-    def start(self) -> Array:
-        """An array for trials to fill, one after the other: known cells and constant channels stay as they are."""
-        return CpuBackend().start(self.fold.problem, self.fold.problem.channels.mean)
-
     def compared(self, filled: Array) -> tuple[Array, Array, Array]:
         """Truth, filled and nodes as a metric takes them; `filled` is less the mean, in units, like `wanted`."""
         offset = self.mean / self.unit
@@ -133,11 +129,11 @@ def prepare_bench(fold: Fold, whole: Whole, *, progress: bool = False) -> Bench:
     problem = fold.problem
     squares = whole.squares_without(fold)
     means = shrunken_means(problem.channels, squares).values
-    few = problem.channels.n_known < FEW_KNOWN
+    few = problem.channels.n_known < MIN_KNOWN_FOR_SPREAD
     spread = np.where(few, spreads(problem.channels, squares, whole.typical), whole.spread)
     hops = count_hops(problem, progress=progress)
-    codes = hops.codes[fold.nodes, hops.patterns[fold.channels]]
-    reached = codes <= hops.n_levels
+    codes = hops.codes_at(fold.nodes, fold.channels)
+    reached = hops.is_reachable(codes)
     fold = Fold(problem, fold.nodes[reached], fold.channels[reached], fold.truth[reached])
     mean, unit = means[fold.channels], whole.units[fold.channels]
     steady = is_steady(problem.channels)[fold.channels]
@@ -154,36 +150,52 @@ def _places(fold: Fold, levels: Array) -> Places:
     return Places(levels, columns, 1.0 / sizes[channels], 1.0 / widths[columns], (LEVELS, len(widths)))
 
 
-def try_alpha(bench: Bench, alpha: float, settings: Settings, out: Array) -> Trial:
-    """Diffuse and share in `out`, and look at the hidden cells."""
-    fold, hops, problem = bench.fold, bench.hops, bench.fold.problem
-    weighting = confidence_weighting(problem.graph, hops, alpha)
-    solver = _loosened(settings.solver)
-    sharers = np.flatnonzero(varies(problem, weighting, solver) & (alpha < 1))
-    loops = settings.self_loops
-    _, factors = diffuse(problem, hops, weighting, solver, out, self_loops=loops, keep_factored=sharers)
-    sharing, units = Sharing(alpha, 1.0, bool(settings.standardize)), problem.channels.magnitude[sharers]
-    nodes = np.unique(fold.nodes)
-    if factors is None:
-        diffused = fold.at(out)
-        if len(sharers) > 1:
-            share(out, hops, sharers, units, sharing, nodes if 2 * len(nodes) < len(out) else None)
-    else:
-        diffused = _product(factors, fold, out)
-        share_factored(out, hops, factors, units, sharing, nodes)
-    received = fold.at(out) - diffused
+def try_alpha(bench: Bench, alpha: float, settings: Settings, backend: "FoldBackend") -> Trial:
+    """Run the stages with an alpha and beta = 1, and compare the hidden cells with what they were."""
+    candidate = replace(
+        settings, method="pcfi", alpha=alpha, beta=1.0, solver=_loosened(settings.solver), unreachable="mean"
+    )
+    filled = run_stages(bench.fold.problem, replace(candidate, progress=False), backend)
+    diffused = backend.diffused
+    received = bench.fold.at(filled.values) - diffused
     diffused, received = (bench.factor * diffused - bench.mean) / bench.unit, bench.factor * received / bench.unit
     return Trial(alpha, diffused, received, moments_of(bench.places, diffused, received, bench.wanted))
 
 
+class FoldBackend(CpuBackend):
+    """The stages on a fold: hops are counted once, and one array serves all candidates.
+
+    Stage 2 refines hidden nodes only; `diffused` keeps what stage 1 filled into the hidden cells.
+    """
+
+    def __init__(self, bench: Bench) -> None:
+        self._fold, self._hops = bench.fold, bench.hops
+        self._out = super().start(bench.fold.problem, bench.fold.problem.channels.mean)
+        self._nodes, self._places = np.unique(bench.fold.nodes, return_inverse=True)
+        self.diffused = np.empty(0)
+
+    def count_hops(self, problem: Problem, *, progress: bool) -> Hops:  # noqa: ARG002
+        """Those of the fold."""
+        return self._hops
+
+    def start(self, problem: Problem, fill: Array) -> Array:  # noqa: ARG002
+        """The array of the candidate before: known cells and constant channels are as they were."""
+        return self._out
+
+    def diffuse(self, diffusion: Diffusion, out: Array, *, keep_product: bool) -> Diffused:
+        """Stage 1, and a look at the hidden cells."""
+        result = super().diffuse(diffusion, out, keep_product=keep_product)
+        some = result.product is not None or 2 * len(self._nodes) < len(out)  # a few rows are copied out and back
+        self.propagation_nodes = self._nodes if some else None
+        self.diffused = self._fold.at(out) if result.product is None else self._product_at_hidden(result.product, out)
+        return result
+
+    def _product_at_hidden(self, product: InfluenceProduct, out: Array) -> Array:
+        """The hidden cells of channels that are a product; the other channels are in `out`."""
+        values = np.array(out[self._nodes], dtype=np.float64)
+        values[:, product.channels] = product.rows(self._nodes)
+        return np.asarray(values[self._places, self._fold.channels])
+
+
 def _loosened(solver: Solver) -> Solver:
-    return solver if isinstance(solver, FixedSteps) else UntilSettled(max(LOOSE, solver.rtol), solver.max_steps)
-
-
-def _product(factors: Factors, fold: Fold, out: Array) -> Array:
-    """The hidden cells of channels kept as factors; the other channels are in `out`."""
-    nodes, place = np.unique(fold.nodes, return_inverse=True)
-    values = np.array(out[nodes], dtype=np.float64)
-    product = (factors.influence[nodes] @ factors.known).astype(np.float64) + factors.shift
-    values[:, factors.channels] = np.clip(product, *factors.bounds.astype(np.float64))
-    return np.asarray(values[place, fold.channels])
+    return solver if isinstance(solver, FixedSteps) else UntilSettled(max(MIN_FOLD_RTOL, solver.rtol), solver.max_steps)

@@ -13,8 +13,10 @@ from pcfi.estimation.result import Tuning, seeded
 from pcfi.estimation.search import Wishes, choose, prepare_benches
 from pcfi.inputs import tensors
 from pcfi.inputs.problem import Problem
-from pcfi.pipeline.methods import FILLS
+from pcfi.pipeline import fill
 from pcfi.settings import Settings
+from pcfi.stages.degree_scaling import DegreeScale
+from pcfi.stages.shrinkage import Shrinkage
 
 RIVALS = ("fp", "neighbors", "mean")  # of "pcfi", for method="auto"
 
@@ -25,6 +27,17 @@ class Resolved:
 
     settings: Settings
     tuning: Tuning | None = None
+
+    @property
+    def degree_scale(self) -> DegreeScale | None:
+        """What the features are divided by while they diffuse."""
+        return self.tuning.scale if self.tuning is not None and self.settings.method == "pcfi" else None
+
+    @property
+    def shrinkage(self) -> Shrinkage | None:
+        """How far filled values are drawn towards their channel's mean."""
+        is_values = self.settings.method == "pcfi" and self.settings.objective == "values"
+        return self.tuning.shrinkage if self.tuning is not None and is_values else None
 
 
 def resolve(problem: Problem, settings: Settings, metric: Metric | None = None) -> Resolved:
@@ -49,7 +62,7 @@ def resolve(problem: Problem, settings: Settings, metric: Metric | None = None) 
 
 def on_host(problem: Problem) -> Problem:
     """The problem as arrays: what is tuned on another device is tuned on the CPU."""
-    if isinstance(problem.values, np.ndarray):
+    if not problem.on_device:
         return problem
     values, mask = tensors.to_array(problem.values, "features"), tensors.to_array(problem.mask, "known")
     return replace(problem, values=np.ascontiguousarray(values), mask=np.ascontiguousarray(mask))
@@ -78,5 +91,5 @@ def _best_method(problem: Problem, wishes: Wishes, tuning: Tuning, rng: "np.rand
 def _filled(bench: Bench, settings: Settings) -> Array:
     """What a method fills into the hidden cells, less the mean, in units."""
     problem = bench.fold.problem
-    filled = FILLS[settings.method](problem, settings, backend_for(problem)).values
+    filled = fill(problem, settings, backend_for(problem)).values
     return np.asarray((bench.fold.at(filled) - bench.mean) / bench.unit)

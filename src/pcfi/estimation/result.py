@@ -8,9 +8,9 @@ import numpy as np
 from pcfi._typing import Array
 from pcfi.errors import counted
 from pcfi.estimation.calibration import Calibration
-from pcfi.estimation.closed_form import LEVELS
 from pcfi.estimation.means import Means
 from pcfi.stages.degree_scaling import DegreeScale
+from pcfi.stages.shrinkage import Shrinkage
 
 
 @dataclass(frozen=True)
@@ -115,11 +115,10 @@ class Tuning:
         chosen = {"alpha": self.alpha, "beta": self.beta, "objective": self.objective}
         return chosen | ({"center": self.center} if self.objective == "representation" else {})
 
-    def kappa_by_code(self, n_levels: int, unreachable: float) -> Array:
-        """Reliability by hops code, as in `Hops.codes`; the last entry is for unreachable cells."""
-        table = self.kappa[np.minimum(np.arange(n_levels + 2), LEVELS - 1)]
-        table[-1] = unreachable
-        return np.asarray(table)
+    @property
+    def shrinkage(self) -> Shrinkage:
+        """How far filled values are drawn towards their channel's mean."""
+        return Shrinkage(self.kappa, self.trust, self.means.values)
 
     def to_rows(self) -> list[dict[str, Any]]:
         """The table of everything tried, one dictionary per row, as a DataFrame takes it."""

@@ -8,7 +8,7 @@ import numpy as np
 from pcfi._typing import Array
 from pcfi.estimation.calibration import Calibration, Errors, calibrate
 from pcfi.estimation.closed_form import ALIKE, LEVELS, PRIOR_UNITS, Fit, Moments, fit
-from pcfi.estimation.fold_runs import Bench, Trial, Whole, prepare_bench, try_alpha
+from pcfi.estimation.fold_runs import Bench, FoldBackend, Trial, Whole, prepare_bench, try_alpha
 from pcfi.estimation.folds import make_folds
 from pcfi.estimation.means import Means, shrunken_means
 from pcfi.estimation.metrics import Metric
@@ -105,11 +105,11 @@ def _race(benches: list[Bench], alphas: Sequence[float], wishes: Wishes) -> list
         def run(some: list[Bench], chosen: Sequence[float]) -> dict[float, list[Trial]]:
             trials: dict[float, list[Trial]] = {alpha: [] for alpha in chosen}
             for bench in some:
-                out = bench.start()
+                backend = FoldBackend(bench)
                 for alpha in chosen:
-                    trials[alpha].append(try_alpha(bench, alpha, wishes.settings, out))
+                    trials[alpha].append(try_alpha(bench, alpha, wishes.settings, backend))
                     advance(1)
-                del out  # before the next is made
+                del backend  # and its array, before the next is made
             return trials
 
         trials = run(benches[:n_first], alphas)

@@ -202,8 +202,8 @@ def _read_options(options: Any, directed: bool, random_state: Any) -> Settings:
 
 def _hops_of(fold: Fold) -> Array:
     hops: Hops = count_hops(fold.problem)
-    codes = hops.codes[fold.nodes, hops.patterns[fold.channels]].astype(np.int64)
-    return np.where(codes <= hops.n_levels, codes, -1)
+    codes = hops.codes_at(fold.nodes, fold.channels).astype(np.int64)
+    return np.where(hops.is_reachable(codes), codes, -1)
 
 
 def _predict(hidden: HiddenCells, hops: Array, unit: ErrorUnit, settings: Settings) -> Prediction:

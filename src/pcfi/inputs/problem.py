@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pcfi._typing import Array
+from pcfi._typing import Array, ArrayOrTensor
 from pcfi.errors import DivergenceError, FeatureError, UnsupportedTypeError, counted
 from pcfi.inputs import tensors
 from pcfi.inputs.containers import Container, Wrap, default_channel_name, open_container
@@ -16,7 +16,7 @@ CHANNELS_AT_A_TIME = 512
 SMALL = 100_000  # cells below which a thread costs more than it saves
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Channels:
     """Facts about each channel, from its known cells, and how channels group into patterns.
 
@@ -82,8 +82,8 @@ class Problem:
         What a channel is called in messages.
     """
 
-    values: Array
-    mask: Array
+    values: ArrayOrTensor
+    mask: ArrayOrTensor
     graph: Graph
     channels: Channels
     wrap_values: Callable[[Array], Any]
@@ -92,6 +92,11 @@ class Problem:
     categorical: Any = field(default_factory=lambda: slice(0))
     column_names: tuple[str, ...] = ()
     channel_name: Callable[[int], str] = default_channel_name
+
+    @property
+    def on_device(self) -> bool:
+        """Whether the features are a tensor on a device that the compiled kernels cannot reach."""
+        return not isinstance(self.values, np.ndarray)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -221,7 +226,14 @@ def survey(values: Array, mask: Array, channel_name: Callable[[int], str] = defa
             values, mask = tensors.to_array(values, "features"), tensors.to_array(mask, "known")
         _refuse_non_finite(values, mask, channel_name)
     patterns, representatives = group_by_key(keys)
-    return Channels(n_known, low, high, np.clip(mean, low, high), patterns, representatives)
+    return Channels(
+        n_known=n_known,
+        low=low,
+        high=high,
+        mean=np.clip(mean, low, high),
+        patterns=patterns,
+        representatives=representatives,
+    )
 
 
 def _means(values: Array, mask: Array, n_known: Array, total: Array) -> Array:

@@ -1,114 +1,140 @@
-"""Nodes that come later: filled from the nodes that are there, which stay as they are.
+"""Nodes that come later: filled from the nodes of a finished imputation, which stay as they are.
 
-A new node is linked to nodes of a finished imputation, and values flow towards it only. With w_ij the weights of its
-links, xi and X-hat the confidence and the diffused values of the nodes that are there, its missing cells settle at
+Values flow towards a new node only. With w_ij the weights of its links, xi and X-hat the confidence and the diffused
+values of the nodes that are there, its missing cells settle at
 
     x_i = sum_j w_ij xi_j x_j / sum_j w_ij xi_j,      one hop farther than the nearest of its links
 
-and its channels then share with the channel means and correlations of the nodes that are there (stage 2). Calibrated
-values are drawn towards the channel's mean as far as their number of hops proved unreliable.
+Everything else is the pipeline's: stage 2 with the channel means and correlations of the nodes that are there,
+shrinkage, and the policy for unreachable cells.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from pcfi._typing import Array
-from pcfi.estimation import Tuning
-from pcfi.stages.hops import UNREACHABLE
+from pcfi.backends.cpu import CpuBackend
+from pcfi.estimation import Resolved
+from pcfi.inputs.graphs import prepare_graph
+from pcfi.inputs.problem import Channels, Problem, survey
+from pcfi.pipeline import fill, propagation_of
+from pcfi.stages.channel_propagation import ChannelPropagation, PropagationParameters, row_blocks
+from pcfi.stages.diffusion import Diffused, Diffusion, DiffusionOutcome, InfluenceProduct
+from pcfi.stages.diffusion.definition import varying_channels
+from pcfi.stages.hops import Hops
+from pcfi.stages.solvers import UntilSettled
 
-ROWS_AT_A_TIME = 4096
+MAX_ROWS = 4096  # new nodes at a time
 
 
-@dataclass(frozen=True, eq=False)
-class Settled:
-    """The nodes that are there.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SettledNodes:
+    """The nodes of a finished imputation.
 
     Attributes
     ----------
     values : ndarray of shape (n_nodes, n_channels)
-        Diffused, not yet shared between channels; divided by powers of the degree, if that is what tuning found.
-    hops : ndarray of int
-    fallback : ndarray
-        What an unreachable cell of each channel gets.
-    alpha, beta : float
-    standardize : bool
-    tuning : Tuning or None
-        What calibrated values are drawn by.
+        The result of stage 1; divided by powers of the degree, if that is what tuning chose.
+    hops : Hops
+    channels : Channels
+        Facts about the known values that were diffused.
+    resolved : Resolved
+        The settings of the imputation, and its tuning if there was one.
     """
 
     values: Array
-    hops: Array
-    fallback: Array
-    alpha: float
-    beta: float
-    standardize: bool
-    tuning: Tuning | None = None
+    hops: Hops
+    channels: Channels
+    resolved: Resolved
 
     def fill(self, features: Array, links: Any) -> Array:
         """The rows of `features` with their missing cells filled; `links` are sparse similarities (new x there)."""
-        out = features.copy()
-        confidence = np.where(self.hops == UNREACHABLE, 0.0, float(self.alpha) ** np.minimum(self.hops, 2**20))
-        carried = confidence * self.values.astype(np.float64)
-        carried[confidence == 0] = 0.0
-        mixing = self._mixing() if self.beta > 0 and self.alpha < 1 else None
-        for start in range(0, len(features), ROWS_AT_A_TIME):
-            rows = slice(start, start + ROWS_AT_A_TIME)
-            weight = links[rows] @ confidence
-            reached = weight > 0
-            received = np.divide(links[rows] @ carried, weight, out=np.zeros_like(weight), where=reached)
-            missing, factors = np.isnan(features[rows]), self._factors(links[rows])
-            filled = np.where(missing, received, features[rows] / factors)
-            if mixing is not None or self.tuning is not None:
-                hops = np.where(missing, self._hops_behind(links[rows]), 0)
-                filled = filled if mixing is None else _share(filled, hops, self.alpha, *mixing)
-                filled = filled if self.tuning is None else _draw(filled * factors, hops, self.tuning)
-            out[rows] = np.where(missing, np.where(reached, filled, self.fallback), features[rows])
-        return out
+        links = links.copy()
+        links.eliminate_zeros()
+        parts = [slice(start, start + MAX_ROWS) for start in range(0, len(features), MAX_ROWS)]
+        return np.concatenate([self._fill(features[rows], links[rows]) for rows in parts])
 
-    def _factors(self, links: Any) -> Any:
-        """What the values of new nodes were divided by to be like those that are there."""
-        scale = None if self.tuning is None else self.tuning.scale
-        if scale is None:
-            return 1.0
-        by_node = scale.of_new(np.asarray(links.sum(axis=1), dtype=np.float64).ravel())
-        return scale.factors(np.empty(0), by_node)
+    def _fill(self, features: Array, links: Any) -> Array:
+        mask = np.empty((0, 1), dtype=np.bool_)
+        problem = Problem(
+            values=np.ascontiguousarray(features),
+            mask=mask,
+            graph=prepare_graph(np.empty((2, 0), dtype=np.int64), len(features)),
+            channels=replace(survey(features, mask), mean=self.channels.mean),
+            wrap_values=np.asarray,
+            wrap_cells=np.asarray,
+        )
+        scale = self.resolved.degree_scale
+        if scale is not None:
+            scale = scale.of_new(np.asarray(links.sum(axis=1), dtype=np.float64).ravel())
+        backend, shrinkage = NewNodesBackend(self, links), self.resolved.shrinkage
+        filled = fill(problem, self.resolved.settings, backend, degree_scale=scale, shrinkage=shrinkage)
+        return np.asarray(filled.values)
 
-    def _hops_behind(self, links: Any) -> Array:
-        """Hops of nodes behind `links`: one more than the least of their links."""
-        hops = np.full((links.shape[0], self.hops.shape[1]), UNREACHABLE, dtype=np.int64)
+    @cached_property
+    def confidence(self) -> Array:
+        """Confidence of every cell."""
+        return self.hops.confidence(self.resolved.settings.alpha, np.float64)
+
+    @cached_property
+    def carried(self) -> Array:
+        """Confidence times value of every cell; 0 if unreachable."""
+        return np.where(self.confidence > 0, self.confidence * self.values, 0.0)
+
+    @cached_property
+    def propagation(self) -> tuple[ChannelPropagation, Array]:
+        """Stage 2 of these nodes, and its matrix."""
+        parameters = propagation_of(self.resolved.settings)
+        if parameters is None:
+            raise ValueError("there is no stage 2")
+        hops = self.hops
+        values = np.where(hops.unreachable(), 0.0, self.values.astype(np.float64))  # which may hold NaN
+        settles = isinstance(self.resolved.settings.solver, UntilSettled)
+        channels = varying_channels(self.channels, keeps_constants=settles)
+        stage = ChannelPropagation.of(values, hops, channels, self.channels.magnitude[channels], parameters.alpha)
+        scatter = np.zeros((len(channels), len(channels)))
+        for rows in row_blocks(len(values), max(1, len(channels)) * values.itemsize):
+            scatter += stage.scatter(values[rows], hops.codes[rows])
+        return stage, stage.matrix(scatter, parameters)
+
+
+class NewNodesBackend(CpuBackend):
+    """The stages for new nodes that hang on settled ones."""
+
+    def __init__(self, settled: SettledNodes, links: Any) -> None:
+        self._settled, self._links = settled, links
+
+    def count_hops(self, problem: Problem, *, progress: bool) -> Hops:  # noqa: ARG002
+        """One more than the least of the links; each channel is a pattern of its own."""
+        settled, links, n_channels = self._settled.hops, self._links, problem.values.shape[1]
+        n_levels = settled.n_levels + 1
+        codes = np.full((links.shape[0], n_channels), n_levels + 1, dtype=np.int32)
         linked = np.flatnonzero(np.diff(links.indptr))
         if len(linked):
-            nearest = np.minimum.reduceat(self.hops[links.indices].astype(np.int64), links.indptr[linked], axis=0)
-            hops[linked] = np.minimum(nearest + 1, UNREACHABLE)
-        return hops
+            nearest = np.minimum.reduceat(
+                settled.table_index(settled.codes)[links.indices], links.indptr[linked], axis=0
+            )
+            codes[linked] = nearest[:, settled.patterns].astype(np.int32) + 1
+        codes[~np.isnan(problem.values)] = 0
+        return Hops(codes, n_levels, (codes > n_levels).sum(axis=0), np.arange(n_channels))
 
-    def _mixing(self) -> tuple[Array, Array]:
-        """Channel means m, and beta R in the channels' units (paper, eq. 6 and 9)."""
-        reachable = self.hops != UNREACHABLE
-        count = np.maximum(reachable.sum(axis=0), 1)
-        mean = np.where(reachable, self.values, 0.0).sum(axis=0, dtype=np.float64) / count
-        apart = np.where(reachable, self.values - mean, 0.0)
-        spread = np.sqrt((apart**2).sum(axis=0))
-        spread[spread <= 1e-12 * np.sqrt(count) * np.abs(mean)] = 0.0
-        inverse = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
-        correlation = np.clip(apart.T @ apart * inverse[:, None] * inverse, -1.0, 1.0)
-        np.fill_diagonal(correlation, 0.0)
-        if self.standardize:
-            unit = np.sqrt(count)
-            correlation *= (inverse * unit)[:, None] * (spread / unit)
-        return mean, self.beta * correlation
+    def diffuse(self, diffusion: Diffusion, out: Array, *, keep_product: bool) -> Diffused:  # noqa: ARG002
+        """The weighted mean over the links, which is the steady state."""
+        weight = self._links @ self._settled.confidence
+        filled = diffusion.hops.is_filled(diffusion.hops.codes) & (weight > 0)
+        received = np.divide(self._links @ self._settled.carried, weight, out=np.zeros_like(weight), where=filled)
+        out[filled] = received[filled]
+        return Diffused(DiffusionOutcome())
 
-
-def _share(filled: Array, hops: Array, alpha: float, mean: Array, mixing: Array) -> Array:
-    confidence = np.where(hops == UNREACHABLE, 0.0, float(alpha) ** np.minimum(hops, 2**20))
-    received = (confidence * (filled - mean)) @ mixing
-    return np.asarray(np.where(hops == UNREACHABLE, filled, filled + (1 - confidence) * received))
-
-
-def _draw(filled: Array, hops: Array, tuning: Tuning) -> Array:
-    """Calibrated values; unreachable cells stay as they are."""
-    kappa = tuning.kappa[np.minimum(hops, len(tuning.kappa) - 1)]
-    kept = np.where((hops == UNREACHABLE) | (hops == 0), 1.0, np.minimum(kappa * tuning.trust, 1.0))
-    return np.asarray(tuning.means.values + kept * (filled - tuning.means.values))
+    def propagate_channels(
+        self, diffusion: Diffusion, parameters: PropagationParameters, product: InfluenceProduct | None, out: Array
+    ) -> None:
+        """Stage 2 with the means and the matrix of the settled nodes."""
+        del product
+        stage, matrix = self._settled.propagation
+        rows = out.astype(np.float64)
+        stage.for_hops(diffusion.hops, parameters.alpha).refine(rows, diffusion.hops.codes, matrix)
+        np.copyto(out, rows, where=diffusion.hops.is_filled(diffusion.hops.codes), casting="same_kind")

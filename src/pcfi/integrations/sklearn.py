@@ -4,21 +4,24 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from numbers import Integral
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from pcfi._typing import Array
 from pcfi.errors import GraphError, ParameterError, PcfiWarning
-from pcfi.estimation import Tuning
+from pcfi.estimation import Resolved, Tuning
 from pcfi.estimation.search import DEFAULT_ALPHA
 from pcfi.imputation import impute
 from pcfi.inputs.graphs import Graph, prepare_graph
 from pcfi.inputs.node_tables import number_nodes
+from pcfi.inputs.problem import survey
 from pcfi.integrations.knn import RowSearch, link, local_scale
-from pcfi.integrations.new_nodes import Settled
+from pcfi.integrations.new_nodes import SettledNodes
 from pcfi.optional import load
 from pcfi.result import Imputation
+from pcfi.settings import Settings
+from pcfi.stages.hops import Hops
 from pcfi.stages.solvers import Solver, UntilSettled
 
 load("sklearn", "pcfi.PCFI", "sklearn")
@@ -167,18 +170,15 @@ class PCFI(TransformerMixin, BaseEstimator):
         self._values, self.n_iter_ = result.values, result.steps
         self.confidence_, self.hops_ = result.confidence, result.hops
         self.alpha_, self.beta_, self.tuning_ = result.alpha, result.beta, result.tuning
-        diffused = result
+        diffused, scaled = result, _divide_by_degree(features, result.tuning)
         if result.beta != 0 or result.tuning is not None:
             with _suppress_warnings():
-                diffused = self._impute(_divide_by_degree(features, result.tuning), self.graph_, self.alpha_, 0.0)
-        self._settled = Settled(
-            diffused.values,
-            result.hops,
-            self._fallback(features, result.tuning),
-            self.alpha_,
-            self.beta_,
-            bool(self.standardize),
-            result.tuning,
+                diffused = self._impute(scaled, self.graph_, self.alpha_, 0.0)
+        self._settled = SettledNodes(
+            values=diffused.values,
+            hops=cast(Hops, result.cells.hops),
+            channels=survey(scaled, np.empty((0, 1), dtype=np.bool_)),
+            resolved=Resolved(self._settings(result), result.tuning),
         )
         return self
 
@@ -267,12 +267,16 @@ class PCFI(TransformerMixin, BaseEstimator):
     def _link_new(self, nearest: Array, distances: Array) -> Any:
         return link(nearest, distances, self._scales, len(self._fitted_rows))
 
-    def _fallback(self, features: Array, tuning: Tuning | None) -> Array:
-        """Return the value of an unreachable cell of a new row, for each column."""
-        if self.unreachable == "nan":
-            return np.full(features.shape[1], np.nan)
-        mean = self._search.mean if tuning is None else tuning.means.values
-        return np.where(np.isfinite(mean) & (self.unreachable == "mean"), mean, 0.0)
+    def _settings(self, result: Imputation) -> Settings:
+        """Return the settings of an imputation, for new rows."""
+        return Settings(
+            alpha=result.alpha,
+            beta=result.beta,
+            objective=result.objective,
+            standardize=bool(self.standardize),
+            unreachable=self.unreachable,
+            solver=UntilSettled() if self.solver is None else self.solver,
+        )
 
     def _fill_new(self, features: Array, graph: Any) -> Array:
         if features.shape[1] == 0 or not np.isnan(features).any():

@@ -7,6 +7,7 @@ from typing import Any
 from pcfi.errors import UnsupportedTypeError
 from pcfi.files.paths import full_path, is_address, suffix_of, table_suffix
 from pcfi.memory import give_back, size_in_bytes
+from pcfi.outofcore import file_names
 from pcfi.outofcore.edge_tables import SUFFIXES
 from pcfi.outofcore.feature_stores import FeatureStore, parquet_files
 from pcfi.outofcore.folder import WorkFolder
@@ -63,7 +64,7 @@ class EdgeSource:
         """The folder of the graph; an edge file is turned into one beside the work folder, once."""
         if self.is_folder:
             return Path(self.path)
-        if work.has("job.json") and work.graph.exists():
+        if work.has(file_names.JOB) and work.graph.exists():
             return work.graph
         limit = size_in_bytes(USUAL_MEMORY if memory is None else memory, "memory")
         # besides the ids themselves, mapping them takes several times their size

@@ -16,8 +16,9 @@ import numpy.typing as npt
 from pcfi._typing import Array
 from pcfi.errors import ParameterError
 from pcfi.files.paths import remove, reserve, write_atomically
+from pcfi.outofcore import file_names
 
-FORMAT = 2
+FORMAT = 3  # of the files in a work folder
 
 
 class WorkFolder:
@@ -25,7 +26,7 @@ class WorkFolder:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._is_mine = not self.has("job.json")
+        self._is_mine = not self.has(file_names.JOB)
 
     @property
     def graph(self) -> Path:
@@ -36,7 +37,7 @@ class WorkFolder:
         """Write down what the run is, or find that it has begun already."""
         job = json.loads(json.dumps({"format": FORMAT, **job}))
         self.path.mkdir(parents=True, exist_ok=True)
-        if self.has("job.json"):
+        if self.has(file_names.JOB):
             before = self.job()
             different = sorted(name for name in {*job, *before} if job.get(name) != before.get(name))
             if different:
@@ -47,12 +48,12 @@ class WorkFolder:
                 )
             self._is_mine = True
         else:
-            self.write("job.json", job)  # before anything else: without it the folder is nobody's
-        (self.path / "journal").mkdir(exist_ok=True)
+            self.write(file_names.JOB, job)  # before anything else: without it the folder is nobody's
+        (self.path / file_names.JOURNAL).mkdir(exist_ok=True)
 
     def job(self) -> dict[str, Any]:
         """What the run is."""
-        return dict(self.read("job.json"))
+        return dict(self.read(file_names.JOB))
 
     def write(self, name: str, facts: Any) -> None:
         """Write facts as JSON, at once."""
@@ -85,20 +86,20 @@ class WorkFolder:
     @property
     def n_finished(self) -> int:
         """Tasks in the journal."""
-        return sum(1 for _ in (self.path / "journal").glob("*.json"))
+        return sum(1 for _ in (self.path / file_names.JOURNAL).glob("*.json"))
 
     def record(self, stage: str, index: int, facts: dict[str, Any]) -> None:
         """Put a task into the journal."""
         # not forced to disk, which stalls all workers: an entry that is lost with the machine is a task done again
         write_atomically(
-            self.path / f"journal/{stage}-{index:06d}.json",
+            self.path / file_names.JOURNAL / f"{stage}-{index:06d}.json",
             lambda file: file.write(json.dumps(facts).encode()),
             safe=False,
         )
 
     def finished(self, stage: str) -> dict[int, dict[str, Any]]:
         """The tasks of a stage that are in the journal, with the facts they left."""
-        texts = {entry: entry.read_text() for entry in sorted((self.path / "journal").glob(f"{stage}-*.json"))}
+        texts = {entry: entry.read_text() for entry in sorted((self.path / file_names.JOURNAL).glob(f"{stage}-*.json"))}
         # an entry without text is what a machine leaves that went down
         return {
             int(entry.stem.rpartition("-")[2]): json.loads(text) for entry, text in texts.items() if text.strip("\0")

@@ -24,6 +24,8 @@ from pcfi.files.paths import full_path, is_address, is_scratch, place_of, suffix
 from pcfi.inputs.columns import EdgeColumns, NodeColumns, Weight
 from pcfi.inputs.graphs import read_graph
 from pcfi.memory import available
+from pcfi.outofcore import file_names
+from pcfi.outofcore.backend import fill_run
 from pcfi.outofcore.edge_source import EdgeSource
 from pcfi.outofcore.feature_stores import FeatureStore, open_features
 from pcfi.outofcore.folder import WorkFolder
@@ -31,10 +33,9 @@ from pcfi.outofcore.mapped_graph import FACTS, MappedGraph, open_graph
 from pcfi.outofcore.node_source import NodeSource, ends_of, open_nodes
 from pcfi.outofcore.plan import check_budget, check_space, make_plan
 from pcfi.outofcore.result import StoredImputation, report
-from pcfi.outofcore.run import Run, facts_of
+from pcfi.outofcore.run import OutOfCoreRun, facts_of
 from pcfi.outofcore.runners import DaskRunner, LocalRunner, Runner, connected
 from pcfi.outofcore.sinks import exists, open_sink
-from pcfi.outofcore.stages import do_stages
 from pcfi.outofcore.tasks import WORD
 from pcfi.progress import compile_notice
 from pcfi.settings import Settings
@@ -170,13 +171,13 @@ def impute(
         built = edges.folder(folder, store, settings, memory)
         run = _begin(folder, settings, store, mask, built, {"results": results, "edges": edges.facts()}, id)
         plan = make_plan(run, memory, cluster)
-        folder.write("plan.json", plan)
+        folder.write(file_names.PLAN, plan)
         runner: Runner = LocalRunner(run, progress=progress)
         if cluster is not None:
             runner = DaskRunner(run, cluster, progress=progress)
         with compile_notice(show=progress):
-            outcome = do_stages(run, runner)
-        found, notices = report(run, outcome)
+            filled = fill_run(run, runner)
+        found, notices = report(run, filled)
         folder.retire()
     for notice in notices:
         warnings.warn(notice, stacklevel=2)
@@ -240,7 +241,7 @@ def work_path(work: str | Path | None, result: str | None) -> Path:
         raise ParameterError("result is an address", remedy="name a local or shared folder to work in with {work}")
     path = Path(f"{result}.work" if work is None else work).absolute()
     holds = [entry for entry in path.iterdir() if not is_scratch(entry)] if path.is_dir() else []
-    if holds and not (path / "job.json").exists():
+    if holds and not (path / file_names.JOB).exists():
         raise ParameterError(
             f"{str(path)!r} is neither empty nor a work folder of pcfi", remedy="name another with {work}"
         )
@@ -249,7 +250,7 @@ def work_path(work: str | Path | None, result: str | None) -> Path:
 
 def _refuse_existing(folder: WorkFolder, results: dict[str, str | None], overwrite: bool) -> None:
     for path in results.values():
-        if path is not None and not overwrite and not folder.has("job.json") and exists(path):
+        if path is not None and not overwrite and not folder.has(file_names.JOB) and exists(path):
             raise ParameterError(f"{path!r} exists: pass overwrite=True to replace it")
 
 
@@ -261,7 +262,7 @@ def _begin(
     graph: Path,
     more: dict[str, Any],
     id_column: str | None,
-) -> Run:
+) -> OutOfCoreRun:
     """Write down what the run is, or find that it has begun already."""
     found = open_graph(graph)
     read_graph(found, store.shape[0], f"features has {store.shape[0]} rows", directed=settings.directed)
@@ -274,14 +275,14 @@ def _begin(
         **more,
     }
     folder.begin(job)
-    run = Run(folder)
-    if not folder.has("known.raw"):
+    run = OutOfCoreRun(folder)
+    if not folder.has(file_names.KNOWN):
         try:
             check_space(run)
         except StorageError:
             folder.abandon()  # the next call is to be asked again
             raise
-        folder.create("known.raw", (-(-run.n_channels // WORD), run.n_nodes), np.uint64)
+        folder.create(file_names.KNOWN, (-(-run.n_channels // WORD), run.n_nodes), np.uint64)
     return run
 
 

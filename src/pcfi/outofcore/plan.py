@@ -12,8 +12,10 @@ from pcfi.errors import ParameterError, StorageError, TooLargeError
 from pcfi.files.paths import is_address
 from pcfi.inputs.problem import working_dtype
 from pcfi.memory import available, size_in_bytes, size_in_words
+from pcfi.outofcore import file_names
 from pcfi.outofcore.feature_stores import FeatureStore
-from pcfi.outofcore.run import Plan, Run, patterns_at_a_time, shares
+from pcfi.outofcore.run import OutOfCoreRun, RunPlan, patterns_at_a_time
+from pcfi.pipeline import propagation_of
 from pcfi.settings import Settings
 from pcfi.stages.solvers import FixedSteps, UntilSettled
 
@@ -91,7 +93,7 @@ def private_memory() -> int:
     return 0
 
 
-def make_plan(run: Run, memory: Any, cluster: Any = None) -> dict[str, Any]:
+def make_plan(run: OutOfCoreRun, memory: Any, cluster: Any = None) -> dict[str, Any]:
     """The plan of a run as facts; raises `TooLargeError` if the budget does not suffice."""
     budget, base, threads = _budget(memory, cluster), _base(cluster), _threads(cluster)
     first = size_of(run, threads)
@@ -100,11 +102,11 @@ def make_plan(run: Run, memory: Any, cluster: Any = None) -> dict[str, Any]:
     spare = budget - base - reading
     chunk = max(64, min(CHUNK_BYTES, spare // 4) // row_bytes(first))
     searches = max(1, min(threads, spare // max(1, hops_bytes(first))))
-    plan = Plan(_range_rows(run), int(min(chunk, run.n_nodes)), int(searches), uuid4().hex)
+    plan = RunPlan(_range_rows(run), int(min(chunk, run.n_nodes)), int(searches), uuid4().hex)
     return {**asdict(plan), "budget": budget, "base": base, "threads": threads}
 
 
-def _range_rows(run: Run) -> int:
+def _range_rows(run: OutOfCoreRun) -> int:
     """Rows of a range, from the size of the features alone: a call that resumes must find the same ranges."""
     n_ranges = min(RANGES, max(FEW_RANGES, run.n_nodes * run.n_channels * run.dtype.itemsize // RANGE_BYTES))
     return max(1, -(-run.n_nodes // n_ranges // SMALLEST_RANGE)) * SMALLEST_RANGE
@@ -168,9 +170,9 @@ def _threads(cluster: Any) -> int:
     return thread_count()
 
 
-def size_of(run: Run, threads: int) -> Size:
+def size_of(run: OutOfCoreRun, threads: int) -> Size:
     """The size of a run as far as it is known: as many patterns and sharing channels as there can be before that."""
-    surveyed, searched = run.folder.has("channels-n_known.npy"), run.folder.has("layout.json")
+    surveyed, searched = run.folder.has(file_names.channels("n_known")), run.folder.has(file_names.LAYOUT)
     through = run.layout.panels[: run.layout.n_through_influence] if searched else []
     size = first_size(
         run.store.shape, run.dtype, run.settings, len(run.graph.indices), bool(run.graph.directed), threads
@@ -178,9 +180,9 @@ def size_of(run: Run, threads: int) -> Size:
     return replace(
         size,
         n_patterns=run.n_patterns if surveyed else size.n_patterns,
-        code=run.hops.codes.itemsize if run.folder.has("hops.json") else size.code,
+        code=run.hops.codes.itemsize if run.folder.has(file_names.HOPS) else size.code,
         n_influence=max((int(run.channels.n_known[panel[0]]) for panel in through), default=0),
-        n_sharers=len(run.layout.sharers) if searched else size.n_sharers,
+        n_sharers=len(run.layout.propagating) if searched else size.n_sharers,
     )
 
 
@@ -200,14 +202,14 @@ def first_size(
         code=1,
         by_sweeps=settles and directed,
         n_influence=0,
-        n_sharers=shape[1] if shares(settings) else 0,
+        n_sharers=shape[1] if propagation_of(settings) is not None else 0,
         threads=threads,
     )
 
 
-def check_layout(run: Run) -> None:
+def check_layout(run: OutOfCoreRun) -> None:
     """Raise `TooLargeError` if what is known by now, panels and sharing channels, does not fit into the budget."""
-    plan = run.folder.read("plan.json")
+    plan = run.folder.read(file_names.PLAN)
     size = size_of(run, plan["threads"])
     spare = plan["budget"] - plan["base"]
     needed = diffuse_bytes(size, run.settings)
@@ -216,7 +218,7 @@ def check_layout(run: Run) -> None:
             f"diffusion needs about {size_in_words(plan['base'] + needed)} of private memory, but memory is "
             f"{size_in_words(plan['budget'])}: grant more"
         )
-    sums = 0 if run.layout.factored else sharing_bytes(size) + plan["chunk_rows"] * row_bytes(size)
+    sums = 0 if run.layout.is_product else sharing_bytes(size) + plan["chunk_rows"] * row_bytes(size)
     if sums > spare:
         most = int((max(0, spare - plan["chunk_rows"] * row_bytes(size)) / (8 * TREE_SUMS)) ** 0.5)
         raise TooLargeError(
@@ -226,12 +228,12 @@ def check_layout(run: Run) -> None:
         )
 
 
-def disk_bytes(run: Run) -> int:
+def disk_bytes(run: OutOfCoreRun) -> int:
     """Bytes of the work folder: panels, hops, and bits of known cells, if every channel has its own pattern."""
     return run.n_nodes * run.n_channels * (run.dtype.itemsize + 1) + run.n_nodes * run.n_channels // 8
 
 
-def check_space(run: Run) -> None:
+def check_space(run: OutOfCoreRun) -> None:
     """Raise `StorageError` if the work folder will not fit on its disk."""
     results, home = (
         [Path(sink.path).parent for sink in run.sinks().values() if not is_address(sink.path)],

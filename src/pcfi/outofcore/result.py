@@ -7,19 +7,18 @@ import numpy as np
 
 from pcfi.errors import ParameterError, PcfiWarning
 from pcfi.files.paths import suffix_of
-from pcfi.imputation import status_of
 from pcfi.optional import load
 from pcfi.outofcore.feature_stores import open_zarr
-from pcfi.outofcore.run import Run
+from pcfi.outofcore.run import OutOfCoreRun
 from pcfi.outofcore.tasks import TASKS
-from pcfi.pipeline.methods import Filled, usual_warnings
-from pcfi.stages.diffusion import Outcome
-from pcfi.stages.solvers import FixedSteps
+from pcfi.pipeline import Filled
+from pcfi.pipeline.policies import has_converged, status_of, usual_warnings
+from pcfi.stages.diffusion import DiffusionOutcome
 
 
 @dataclass(frozen=True)
 class StoredImputation:
-    """Filled features in files, and an honest account of how they came about.
+    """Filled features in files, with convergence diagnostics.
 
     Attributes
     ----------
@@ -85,13 +84,12 @@ class StoredImputation:
         return dataset.dataset(root, format="parquet", filesystem=fs)
 
 
-def report(run: Run, outcome: Outcome) -> tuple[StoredImputation, list[PcfiWarning]]:
+def report(run: OutOfCoreRun, filled: Filled) -> tuple[StoredImputation, list[PcfiWarning]]:
     """The result of a finished run, and the warnings that the caller should hear."""
     settings, problem, hops = run.settings, run.outline, run.hops
     n_missing, n_unreachable = problem.n_missing, hops.unreachable_cells()
-    filled = Filled(np.empty(0), outcome, hops)
-    status = status_of(settings, filled, problem)
-    converged = isinstance(settings.solver, FixedSteps) or outcome.residual <= settings.solver.rtol
+    outcome = filled.outcome or DiffusionOutcome()
+    status, converged = status_of(problem, settings, outcome, hops), has_converged(settings, outcome)
     notices = usual_warnings(problem, settings, status, converged=converged, n_unreachable=n_unreachable)
     is_pcfi = settings.method == "pcfi"
     found = StoredImputation(

@@ -4,7 +4,7 @@ Everything is read from the work folder, so that any process that sees the folde
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,17 +12,20 @@ import numpy as np
 import numpy.typing as npt
 
 from pcfi._typing import Array
+from pcfi.backends.cpu import CpuBackend
 from pcfi.errors import ClusterError
 from pcfi.inputs.columns import refuse_long_integers
 from pcfi.inputs.graphs import Graph
 from pcfi.inputs.problem import Channels, Problem, working_dtype
+from pcfi.outofcore import file_names
 from pcfi.outofcore.feature_stores import FeatureStore, ParquetStore, open_features
 from pcfi.outofcore.folder import WorkFolder
 from pcfi.outofcore.mapped_graph import open_graph
 from pcfi.outofcore.sinks import ParquetSink, ResultSink, open_sink
+from pcfi.pipeline import diffusion_of, propagation_of
 from pcfi.settings import Settings
-from pcfi.stages.diffusion import arithmetic, confidence_weighting, degree_weighting, varies
-from pcfi.stages.diffusion.job import Weighting
+from pcfi.stages.channel_propagation import PropagationParameters
+from pcfi.stages.diffusion import Diffusion
 from pcfi.stages.hops import Hops
 from pcfi.stages.solvers import FixedSteps, UntilSettled
 
@@ -30,7 +33,7 @@ ROWS_IN_CACHE = 8192
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """How a run is cut: rows of a range (a task of the passes over rows), rows held at a time, searches at a time.
 
     `token` names the call that works on the run; a call that resumes has another.
@@ -43,8 +46,8 @@ class Plan:
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
-    """Which channels diffuse together, and which share with each other.
+class PanelLayout:
+    """Which channels diffuse together, and which take part in stage 2.
 
     Attributes
     ----------
@@ -52,16 +55,16 @@ class Layout:
         Channels that are kept and filled together.
     n_through_influence : int
         How many of the panels, the first ones, have one pattern each and go through its influence matrix.
-    sharers : ndarray of int
-        Channels that share with each other; none if there is no second stage.
-    factored : bool
+    propagating : ndarray of int
+        Channels of stage 2; none if there is no stage 2.
+    is_product : bool
         Whether all of them go through one influence matrix, so that both stages are one product.
     """
 
     panels: list[Array]
     n_through_influence: int
-    sharers: Array
-    factored: bool
+    propagating: Array
+    is_product: bool
 
     @property
     def places(self) -> list[slice | Array]:
@@ -69,7 +72,7 @@ class Layout:
         return [as_slice(panel) for panel in self.panels]
 
 
-class Run:
+class OutOfCoreRun:
     """One run of `pcfi.scale.impute`."""
 
     def __init__(self, folder: WorkFolder) -> None:
@@ -87,14 +90,14 @@ class Run:
         self.dtype = working_dtype(self.store.dtype)
 
     @cached_property
-    def plan(self) -> Plan:
+    def plan(self) -> RunPlan:
         """How the run is cut."""
-        facts = self.folder.read("plan.json")
-        return Plan(facts["range_rows"], facts["chunk_rows"], facts["searches"], facts["token"])
+        facts = self.folder.read(file_names.PLAN)
+        return RunPlan(facts["range_rows"], facts["chunk_rows"], facts["searches"], facts["token"])
 
     def check_owner(self) -> None:
         """Stop if another call has taken over: what this one writes could undo what that one did."""
-        if self.folder.read("plan.json")["token"] != self.plan.token:
+        if self.folder.read(file_names.PLAN)["token"] != self.plan.token:
             raise ClusterError("another call of pcfi.scale.impute has taken over this run")
 
     @property
@@ -159,13 +162,17 @@ class Run:
             refuse_long_integers(raw.min(initial=0), raw.max(initial=0), f"features (from row {start} on)")
         return np.ascontiguousarray(raw, dtype=self.dtype)
 
+    def start_values(self, values: Array, mask: Array) -> Array:
+        """The known values of some rows, and the channel's mean elsewhere."""
+        return CpuBackend().start(self.part(values, mask, self.channels), self.channels.mean)
+
     # what the stages before left
 
     @cached_property
     def channels(self) -> Channels:
         """Facts about each channel."""
         names = ("n_known", "low", "high", "mean", "patterns", "representatives")
-        return Channels(*(self.folder.load(f"channels-{name}.npy") for name in names))
+        return Channels(**{name: self.folder.load(file_names.channels(name)) for name in names})
 
     @property
     def n_patterns(self) -> int:
@@ -192,7 +199,7 @@ class Run:
     @cached_property
     def hops(self) -> Hops:
         """Hops as far as counts go: the codes of all nodes are not there."""
-        facts = self.folder.read("hops.json")
+        facts = self.folder.read(file_names.HOPS)
         codes = np.broadcast_to(np.zeros(1, dtype=facts["dtype"]), (self.n_nodes, self.n_patterns))
         return Hops(codes, facts["n_levels"], np.array(facts["n_unreachable"]), self.channels.patterns)
 
@@ -201,24 +208,25 @@ class Run:
         codes = np.empty((self.n_nodes, len(patterns)), dtype=self.hops.codes.dtype)
         groups, columns = np.divmod(patterns, patterns_at_a_time())
         for group in np.unique(groups).tolist():
-            found = self.folder.map(f"hops-{group}.raw", (self.n_nodes, self._width(group)), self._code_dtypes[group])
+            shape = (self.n_nodes, self._width(group))
+            stored = self.folder.map(file_names.hops(group), shape, self._code_dtypes[group])
             here, there = as_slice(np.flatnonzero(groups == group)), as_slice(columns[groups == group])
             for first in range(0, self.n_nodes, ROWS_IN_CACHE):
                 rows = slice(first, first + ROWS_IN_CACHE)
-                codes[rows, here] = _widened(found[rows, there], codes.dtype)
+                codes[rows, here] = _widened(stored[rows, there], codes.dtype)
         return codes
 
-    def codes_at(self, first: int, last: int) -> Array:
-        """Hops of some nodes in all patterns."""
+    def hops_at(self, first: int, last: int) -> Hops:
+        """Hops of some nodes in all patterns; counts are those of all nodes."""
         parts = []
         for group, dtype in enumerate(self._code_dtypes):
-            rows = self.folder.read_rows(f"hops-{group}.raw", first, last, self._width(group), dtype)
+            rows = self.folder.read_rows(file_names.hops(group), first, last, self._width(group), dtype)
             parts.append(_widened(rows, self.hops.codes.dtype))
-        return np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
+        return replace(self.hops, codes=np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0])
 
     @cached_property
     def _code_dtypes(self) -> list[str]:
-        return list(self.folder.read("hops.json")["dtypes"])
+        return list(self.folder.read(file_names.HOPS)["dtypes"])
 
     @cached_property
     def sums(self) -> tuple[Array, Array]:
@@ -234,39 +242,27 @@ class Run:
         return min(patterns_at_a_time(), self.n_patterns - group * patterns_at_a_time())
 
     @cached_property
-    def weighting(self) -> Weighting:
-        """The method's weighting."""
-        if self.settings.method == "fp":
-            return degree_weighting(self.graph, self.hops, self.settings.self_loops)
-        return confidence_weighting(self.graph, self.hops, self.settings.alpha)
-
-    @property
-    def shares(self) -> bool:
-        """Whether there is a second stage."""
-        return shares(self.settings)
+    def diffusion(self) -> Diffusion:
+        """Stage 1 of the whole run, of which tasks do parts."""
+        return diffusion_of(self.outline, self.hops, self.settings)
 
     @cached_property
-    def varying(self) -> Array:
-        """Channels that are not the same everywhere once filled."""
-        return np.flatnonzero(varies(self.outline, self.weighting, self.settings.solver))
+    def propagation(self) -> PropagationParameters | None:
+        """Parameters of stage 2; None if there is no stage 2."""
+        return propagation_of(self.settings)
 
     @cached_property
-    def layout(self) -> Layout:
-        """Which channels diffuse together, and which share with each other."""
-        facts = self.folder.read("layout.json")
+    def layout(self) -> PanelLayout:
+        """Which channels diffuse together, and which take part in stage 2."""
+        facts = self.folder.read(file_names.LAYOUT)
         panels = [np.array(panel, dtype=np.int64) for panel in facts["panels"]]
-        sharers = np.array(facts["sharers"], dtype=np.int64)
-        return Layout(panels, facts["n_through_influence"], sharers, facts["factored"])
+        propagating = np.array(facts["propagating"], dtype=np.int64)
+        return PanelLayout(panels, facts["n_through_influence"], propagating, facts["is_product"])
 
     @cached_property
     def in_panels(self) -> bool:
         """Whether the panels hold every cell once they are filled, so that features need not be read again."""
-        return sum(map(len, self.layout.panels)) == self.n_channels and not self.layout.factored
-
-    @property
-    def arithmetic(self) -> np.dtype[Any]:
-        """The dtype that diffusion calculates in."""
-        return np.dtype(arithmetic(self.outline, self.settings.solver))
+        return sum(map(len, self.layout.panels)) == self.n_channels and not self.layout.is_product
 
     def sinks(self) -> dict[str, ResultSink]:
         """What is written: values, and confidence and hops if they were asked for."""
@@ -284,7 +280,7 @@ class Run:
             for name, path in self.results.items()
             if path is not None
         }
-        if isinstance(found["values"], ParquetSink) and self.folder.has("channels-n_known.npy"):
+        if isinstance(found["values"], ParquetSink) and self.folder.has(file_names.channels("n_known")):
             complete = np.flatnonzero(self.channels.n_known == self.n_nodes)
             found["values"].kept = frozenset(self.store.names[k] for k in complete)
         return found
@@ -328,11 +324,6 @@ def patterns_at_a_time() -> int:
     from pcfi._kernels.hop_search import PATTERNS_AT_A_TIME
 
     return PATTERNS_AT_A_TIME
-
-
-def shares(settings: Settings) -> bool:
-    """Whether channels share with each other."""
-    return bool(settings.method == "pcfi" and settings.beta > 0 and settings.alpha < 1)
 
 
 def facts_of(settings: Settings) -> dict[str, Any]:

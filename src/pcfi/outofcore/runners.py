@@ -14,7 +14,7 @@ from pcfi._typing import Array
 from pcfi.errors import ClusterError
 from pcfi.optional import load
 from pcfi.outofcore.folder import WorkFolder
-from pcfi.outofcore.run import Run
+from pcfi.outofcore.run import OutOfCoreRun
 from pcfi.outofcore.tasks import TASKS
 from pcfi.progress import progress_bar
 
@@ -46,7 +46,7 @@ def add(left: Array, right: Array) -> Array:
     return left + right
 
 
-def do_and_record(run: Run, stage: str, index: int) -> None:
+def do_and_record(run: OutOfCoreRun, stage: str, index: int) -> None:
     """Do a task and put it into the journal, with the time it took."""
     begin = time.perf_counter()
     entry = TASKS[stage](run, index)
@@ -56,7 +56,7 @@ def do_and_record(run: Run, stage: str, index: int) -> None:
 class LocalRunner:
     """The process that asks."""
 
-    def __init__(self, run: Run, *, progress: bool) -> None:
+    def __init__(self, run: OutOfCoreRun, *, progress: bool) -> None:
         self._run = run
         self._progress = progress
 
@@ -94,9 +94,9 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 @lru_cache(maxsize=1)
-def _run_of(path: str, _token: str) -> Run:
+def _run_of(path: str, _token: str) -> OutOfCoreRun:
     """The run as this worker sees it; the graph is mapped once."""
-    return Run(WorkFolder(path))
+    return OutOfCoreRun(WorkFolder(path))
 
 
 def do_task(path: str, token: str, stage: str, index: int, *, record: bool) -> Any:
@@ -113,7 +113,7 @@ def do_task(path: str, token: str, stage: str, index: int, *, record: bool) -> A
 class DaskRunner:
     """The workers of a cluster; they and this process see the work folder under the same path."""
 
-    def __init__(self, run: Run, client: Any, *, progress: bool) -> None:
+    def __init__(self, run: OutOfCoreRun, client: Any, *, progress: bool) -> None:
         self._run = run
         self._client = client
         self._token = run.plan.token

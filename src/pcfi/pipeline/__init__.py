@@ -1,1 +1,110 @@
-"""The stages in their order: a `Problem` and `Settings` with numbers -> filled values."""
+"""A problem and settings without "auto" -> filled values: the only place that knows the order of the stages.
+
+A call, a run in files, a cross-validation fold and new nodes all come here; they differ in their backend alone.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pcfi.backends import Backend, StageBackend
+from pcfi.inputs.problem import Problem
+from pcfi.pipeline.policies import (
+    check_policies,
+    refuse_divergence,
+    refuse_unreachable,
+    unreachable_values,
+)
+from pcfi.settings import Settings
+from pcfi.stages.channel_propagation import PropagationParameters
+from pcfi.stages.degree_scaling import DegreeScale
+from pcfi.stages.diffusion import Diffusion, DiffusionOutcome, confidence_weights, degree_weights
+from pcfi.stages.hops import Hops
+from pcfi.stages.shrinkage import Shrinkage
+
+DIFFUSION_METHODS = ("pcfi", "fp")
+
+
+@dataclass(frozen=True, eq=False)
+class Filled:
+    """Filled values, as the backend keeps them, and how the diffusion went; None for methods without one."""
+
+    values: Any
+    outcome: DiffusionOutcome | None = None
+    hops: Hops | None = None
+
+
+def fill(
+    problem: Problem,
+    settings: Settings,
+    backend: Backend,
+    *,
+    degree_scale: DegreeScale | None = None,
+    shrinkage: Shrinkage | None = None,
+) -> Filled:
+    """Fill a problem by any method, with the corrections that estimation found for it."""
+    if problem.n_missing == 0:
+        hops = Hops.of_known(*problem.values.shape) if settings.method in DIFFUSION_METHODS else None
+        return Filled(backend.start(problem, problem.channels.mean), hops=hops)
+    if settings.method not in DIFFUSION_METHODS:
+        return _fill_without_diffusion(problem, settings, backend)
+    filled = run_stages(problem if degree_scale is None else degree_scale.divide(problem), settings, backend)
+    if degree_scale is not None:
+        degree_scale.multiply(problem, filled.values)
+    if shrinkage is not None and filled.hops is not None:
+        unreachable = 0.0 if settings.unreachable == "mean" else 1.0
+        backend.shrink(filled.hops, shrinkage, unreachable, filled.values)
+    return filled
+
+
+def run_stages(problem: Problem, settings: Settings, backend: StageBackend) -> Filled:
+    """Hops, stage 1, stage 2 and the policy for unreachable cells, in this order."""
+    check_policies(problem, settings)
+    hops = backend.count_hops(problem, progress=settings.progress)
+    refuse_unreachable(hops.unreachable_cells(problem.first_channels), problem, settings)
+    diffusion, parameters = diffusion_of(problem, hops, settings), propagation_of(settings)
+    out = backend.start(problem, problem.channels.mean)
+    diffused = backend.diffuse(diffusion, out, keep_product=parameters is not None)
+    refuse_divergence(diffused.outcome)
+    if parameters is not None:
+        backend.propagate_channels(diffusion, parameters, diffused.product, out)
+    if hops.unreachable_cells() and settings.unreachable != "mean":  # which they hold from the start
+        backend.place_unreachable(hops, unreachable_values(problem, settings), out)
+    return Filled(out, diffused.outcome, hops)
+
+
+def diffusion_of(problem: Problem, hops: Hops, settings: Settings) -> Diffusion:
+    """Stage 1 by the settings' method."""
+    if settings.method == "fp":
+        weights = degree_weights(problem.graph, hops, settings.self_loops)
+    else:
+        weights = confidence_weights(problem.graph, hops, settings.alpha)
+    return Diffusion(
+        problem=problem,
+        hops=hops,
+        weights=weights,
+        solver=settings.solver,
+        self_weight=float(settings.self_loops),
+        progress=settings.progress,
+    )
+
+
+def propagation_of(settings: Settings) -> PropagationParameters | None:
+    """Parameters of stage 2; None if there is no stage 2."""
+    if settings.method != "pcfi" or settings.beta == 0 or settings.alpha == 1:
+        return None
+    return PropagationParameters(settings.alpha, settings.beta, bool(settings.standardize))
+
+
+def _fill_without_diffusion(problem: Problem, settings: Settings, backend: Backend) -> Filled:
+    """Zero, the channel's mean, or the mean of the known neighbours."""
+    check_policies(problem, settings)
+    if settings.method == "zero":
+        return Filled(backend.start(problem, np.zeros(problem.values.shape[1])))
+    empty = problem.channels.n_known == 0
+    refuse_unreachable(int(empty.sum()) * len(problem.values), problem, settings)
+    out = backend.start(problem, np.where(empty, unreachable_values(problem, settings), problem.channels.mean))
+    if settings.method == "neighbors":
+        backend.fill_from_neighbors(problem, out)
+    return Filled(out)

@@ -71,9 +71,11 @@ def collect_facts(filling: FilledChannels, result: Imputation, graph: Graph, det
         command=details.command,
         method=result.method,
         graph=graph_facts(graph),
-        channels=_channels(filling, missing, result._unreachable_cells()),
-        n_patterns=1 if result._hops is None else int(result._hops.codes.shape[1]),
-        hops=() if result._hops is None else hop_facts(result._hops, result.alpha, result._first_channels),
+        channels=_channels(filling, missing, result.cells.unreachable),
+        n_patterns=1 if result.cells.hops is None else int(result.cells.hops.codes.shape[1]),
+        hops=()
+        if result.cells.hops is None
+        else hop_facts(result.cells.hops, result.alpha, result.cells.first_channels),
         convergence=Convergence(
             result.status,
             result.converged,
@@ -198,10 +200,10 @@ def _parameters(parameters: dict[str, Any], result: Imputation) -> dict[str, Any
 def _confidence_of_nodes(result: Imputation, n_nodes: int) -> Array:
     """Mean confidence of the missing cells of each node; NaN where none was missing, or there is no confidence."""
     total, n_missing = np.zeros(n_nodes), np.zeros(n_nodes)
-    hops = result._hops
+    hops = result.cells.hops
     if hops is not None and result.alpha is not None:
         table = hops.confidence_by_code(result.alpha, np.float64)
-        sizes = np.bincount(hops.patterns[result._first_channels], minlength=hops.codes.shape[1])
+        sizes = np.bincount(hops.patterns[result.cells.first_channels], minlength=hops.codes.shape[1])
         for pattern, size in enumerate(sizes):
             codes = np.minimum(hops.codes[:, pattern], hops.n_levels + 1)
             total += size * np.where(codes > 0, table[codes], 0.0)

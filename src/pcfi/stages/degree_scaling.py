@@ -5,6 +5,7 @@ between neighbours than x_i, and is what Feature Propagation averages: its symme
 x_j / sqrt(d_i d_j), say the same as x_i / sqrt(d_i) = mean over j of x_j / sqrt(d_j).
 """
 
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -46,7 +47,7 @@ class DegreeScale:
 
     def divide(self, problem: Problem) -> Problem:
         """The problem with its features divided."""
-        values = problem.values.copy() if isinstance(problem.values, np.ndarray) else problem.values.clone()
+        values = deepcopy(problem.values)
         with np.errstate(over="ignore"):  # of what stands in missing cells
             for start in range(0, len(values), ROWS_AT_A_TIME):
                 rows = slice(start, start + ROWS_AT_A_TIME)
@@ -66,9 +67,10 @@ class DegreeScale:
         """The factor of each cell."""
         return np.where(self.channels[channels], self.by_node[nodes], 1.0)
 
-    def of_new(self, degree: Array) -> Array:
-        """What the cells of nodes that come later are divided by, given their degrees."""
-        return np.where(degree > 0, np.maximum(degree, np.finfo(np.float64).tiny) ** POWER / self.usual, 1.0)
+    def of_new(self, degree: Array) -> "DegreeScale":
+        """The scale of nodes that come later, given their degrees."""
+        by_node = np.where(degree > 0, np.maximum(degree, np.finfo(np.float64).tiny) ** POWER / self.usual, 1.0)
+        return replace(self, by_node=by_node)
 
     def factors(self, like: Any, by_node: Array) -> Any:
         """What each cell of nodes is divided by, as an array or tensor like another."""

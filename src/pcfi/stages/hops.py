@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pcfi._typing import Array
+from pcfi._typing import Array, ArrayOrTensor
 from pcfi.errors import DivergenceError
 from pcfi.inputs.problem import Problem
 from pcfi.progress import progress_bar
@@ -19,10 +19,13 @@ UNREACHABLE = int(np.iinfo(np.int32).max)
 class Hops:
     """Hops per pattern, in the smallest integers that hold them.
 
+    "Unreachable" is a code above `n_levels`, and nothing else, wherever hops are kept: ask `is_reachable` or
+    `is_filled`. `UNREACHABLE` stands for it in the array of hops that a caller gets, null in a table.
+
     Attributes
     ----------
-    codes : ndarray of shape (n_nodes, n_patterns)
-        Hops (0 = known); anything above `n_levels` means unreachable.
+    codes : ndarray of shape (n_nodes, n_patterns), or a tensor
+        Hops (0 = known), or a code for unreachable.
     n_levels : int
         The largest number of hops of a reachable cell.
     n_unreachable : ndarray of int, one per pattern
@@ -31,10 +34,26 @@ class Hops:
         Pattern of each channel.
     """
 
-    codes: Array
+    codes: ArrayOrTensor
     n_levels: int
     n_unreachable: Array
     patterns: Array
+
+    def is_reachable(self, codes: Any) -> Any:
+        """Mask of the codes that stand for a number of hops."""
+        return codes <= self.n_levels
+
+    def is_filled(self, codes: Any) -> Any:
+        """Mask of the codes of cells that are missing and reachable, which are those that diffusion fills."""
+        return (codes > 0) & (codes <= self.n_levels)
+
+    def table_index(self, codes: Array) -> Array:
+        """Codes as indices of a table by hops code, whose last entry is for unreachable cells."""
+        return np.minimum(codes, self.n_levels + 1)
+
+    def codes_at(self, nodes: Array, channels: Array) -> Array:
+        """Codes of single cells."""
+        return np.asarray(self.codes[nodes, self.patterns[channels]])
 
     def unreachable_cells(self, channels: Any = slice(None)) -> int:
         """Number of unreachable cells in these channels."""
@@ -70,7 +89,7 @@ class Hops:
 
     def look_up(self, table: Array) -> Array:
         """What a table by hops code, whose last entry is for unreachable cells, says about every cell."""
-        per_pattern = table[np.minimum(self.codes, self.n_levels + 1)]
+        per_pattern = table[self.table_index(self.codes)]
         same = len(self.patterns) == self.codes.shape[1] and (np.diff(self.patterns) == 1).all()
         return per_pattern if same else per_pattern[:, self.patterns]
 

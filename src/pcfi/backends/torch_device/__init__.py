@@ -8,16 +8,16 @@ from torch import Tensor
 
 from pcfi._typing import Array
 from pcfi.backends.torch_device.adjacency import Adjacency
+from pcfi.backends.torch_device.channel_propagation import propagate
 from pcfi.backends.torch_device.diffusion import diffuse
 from pcfi.backends.torch_device.hops import count_hops
-from pcfi.backends.torch_device.sharing import share
 from pcfi.inputs import tensors
 from pcfi.inputs.problem import Problem
-from pcfi.settings import Settings
-from pcfi.stages.diffusion import Factors, Outcome
-from pcfi.stages.diffusion.job import Weighting
+from pcfi.stages.channel_propagation import PropagationParameters
+from pcfi.stages.diffusion import Diffused, Diffusion, InfluenceProduct
 from pcfi.stages.hops import Hops
 from pcfi.stages.neighbor_mean import refuse_non_finite
+from pcfi.stages.shrinkage import Shrinkage
 
 
 class TorchBackend:
@@ -32,32 +32,24 @@ class TorchBackend:
         filling = torch.as_tensor(fill).to(values.dtype).to(values.device)
         return torch.where(tensors.known_cells(values, problem.mask), values, filling)
 
-    def count_hops(self, problem: Problem, settings: Settings) -> Hops:
-        """See `device.hops`."""
-        return count_hops(problem, progress=settings.progress)
+    def count_hops(self, problem: Problem, *, progress: bool) -> Hops:
+        """See `torch_device.hops`."""
+        return count_hops(problem, progress=progress)
 
-    def diffuse(
-        self, problem: Problem, hops: Hops, weighting: Weighting, settings: Settings, out: Array, sharers: Array | None
-    ) -> tuple[Outcome, Factors | None]:
-        """See `device.diffusion`; nothing is kept as factors."""
-        del sharers
-        return diffuse(problem, hops, weighting, settings, out), None
+    def diffuse(self, diffusion: Diffusion, out: Any, *, keep_product: bool) -> Diffused:
+        """See `torch_device.diffusion`; no product is kept."""
+        del keep_product
+        return Diffused(diffuse(diffusion, out))
 
-    def share(
-        self,
-        problem: Problem,
-        hops: Hops,
-        settings: Settings,
-        sharers: Array,
-        factors: Factors | None,
-        out: Array,
+    def propagate_channels(
+        self, diffusion: Diffusion, parameters: PropagationParameters, product: InfluenceProduct | None, out: Any
     ) -> None:
-        """See `device.sharing`."""
-        del factors
-        if len(sharers) > 1:
-            share(problem, hops, settings, sharers, out)
+        """See `torch_device.channel_propagation`."""
+        del product
+        if len(diffusion.varying) > 1:
+            propagate(diffusion, parameters, out)
 
-    def fill_from_neighbors(self, problem: Problem, out: Array) -> None:
+    def fill_from_neighbors(self, problem: Problem, out: Any) -> None:
         """Sums over the known neighbours, some columns at a time."""
         values: Tensor = problem.values
         wide = tensors.wide_dtype(values.device)
@@ -75,36 +67,35 @@ class TorchBackend:
             out[:, columns] = torch.where(to_fill, filled, out[:, columns])
         refuse_non_finite(finite)
 
-    def place_unreachable(self, hops: Hops, fill: Array, out: Array) -> None:
+    def place_unreachable(self, hops: Hops, fill: Array, out: Any) -> None:
         """All channels at once."""
-        target: Tensor = out
-        codes = hops.codes.index_select(1, tensors.beside(out, hops.patterns))  # type: ignore[attr-defined]
-        filling = torch.as_tensor(fill).to(target.dtype).to(target.device)
-        target.copy_(torch.where(codes > hops.n_levels, filling, target))
+        codes: Tensor = hops.codes
+        codes = codes.index_select(1, tensors.beside(out, hops.patterns))
+        filling = torch.as_tensor(fill).to(out.dtype).to(out.device)
+        out.copy_(torch.where(hops.is_reachable(codes), out, filling))
 
-    def shrink(self, hops: Hops, kept: Array, trust: Array, means: Array, out: Array) -> None:
+    def shrink(self, hops: Hops, shrinkage: Shrinkage, unreachable: float, out: Any) -> None:
         """All channels at once."""
-        target: Tensor = out
-        wide, trusted = (
-            torch.as_tensor(one).to(target.device, tensors.wide_dtype(target.device)) for one in (means, trust)
+        kept_by_code = shrinkage.kept_by_code(hops.n_levels, unreachable)
+        means, trust = (
+            torch.as_tensor(one).to(out.device, tensors.wide_dtype(out.device))
+            for one in (shrinkage.means, shrinkage.trust)
         )
-        filled = np.full(len(kept), True)
+        filled = np.full(len(kept_by_code), True)
         filled[[0, -1]] = False
-        share_kept = hops.look_up(kept)
-        share_kept = torch.where(hops.look_up(filled), (share_kept * trusted).clamp(max=1.0), share_kept)
-        drawn = (wide + share_kept * (target - wide)).to(target.dtype)
-        target.copy_(torch.where(share_kept < 1, drawn, target))
+        kept = hops.look_up(kept_by_code)
+        kept = torch.where(hops.look_up(filled), (kept * trust).clamp(max=1.0), kept)
+        drawn = (means + kept * (out - means)).to(out.dtype)
+        out.copy_(torch.where(kept < 1, drawn, out))
 
-    def channel_means(self, out: Array) -> Array:
+    def channel_means(self, out: Any) -> Array:
         """In the widest numbers of the device."""
-        values: Tensor = out
-        means = values.to(tensors.wide_dtype(values.device)).nanmean(dim=0)
+        means = out.to(tensors.wide_dtype(out.device)).nanmean(dim=0)
         return tensors.to_array(means, "means").astype("float64")
 
-    def channel_ranges(self, out: Array) -> tuple[Array, Array]:
+    def channel_ranges(self, out: Any) -> tuple[Array, Array]:
         """A channel of NaN has none: infinity, and minus infinity."""
-        values: Tensor = out
-        missing, infinity = values.isnan(), float("inf")
-        ends = values.masked_fill(missing, infinity).amin(dim=0), values.masked_fill(missing, -infinity).amax(dim=0)
+        missing, infinity = out.isnan(), float("inf")
+        ends = out.masked_fill(missing, infinity).amin(dim=0), out.masked_fill(missing, -infinity).amax(dim=0)
         least, most = (tensors.to_array(end, "ranges").astype("float64") for end in ends)
         return least, most

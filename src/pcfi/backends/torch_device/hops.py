@@ -32,13 +32,14 @@ class DeviceHops(Hops):
 def count_hops(problem: Problem, *, progress: bool) -> DeviceHops:
     """Hops from the sources of every pattern, along the direction of the edges."""
     values: Tensor = problem.values
+    known: Tensor = problem.mask
     representatives = torch.as_tensor(problem.channels.representatives, device=values.device)
     links = Adjacency.of(problem.graph, None, values.device, torch.float32)
     width = max(1, tensors.CELLS_AT_A_TIME // len(values))
     parts = []
     with progress_bar("hops", len(representatives), show=progress) as advance:
         for chosen in representatives.split(width):
-            mask = problem.mask.index_select(1, chosen) if len(problem.mask) else problem.mask  # type: ignore[attr-defined]
+            mask = known.index_select(1, chosen) if len(known) else known
             parts.append(_search(links, tensors.known_cells(values.index_select(1, chosen), mask)))
             advance(len(chosen))
     codes = torch.cat(parts, dim=1)

@@ -26,12 +26,13 @@ from pcfi._kernels.steps import invert_diagonal, max_residual, take_steps
 from pcfi._kernels.thread_team import Executor, SerialExecutor, TeamExecutor, ThreadTeam, thread_range
 from pcfi._kernels.threads import run_tasks, thread_count
 from pcfi._typing import Array
-from pcfi.stages.diffusion.job import Job
+from pcfi.stages.diffusion.definition import Diffusion
 from pcfi.stages.solvers import FixedSteps, UntilSettled
 
-SMALL = 200_000  # edges times channels below which a thread costs more than it saves
-SHORT = 500_000_000  # edges times channels times steps: some tenths of a second, which an interrupt can wait for
-
+MIN_THREADED_WORK = 200_000  # edges times channels; below, a thread costs more than it saves
+MAX_INLINE_WORK = (
+    500_000_000  # edges times channels times steps: some tenths of a second, which an interrupt can wait for
+)
 
 BLOCKS_TO_STEP = 3  # that a task needs: values, values of the next step, normalisation
 BLOCKS_TO_SETTLE = 6  # values, residual, direction, its image, diagonal, scales
@@ -40,19 +41,21 @@ Result = TypeVar("Result")
 Task = Callable[[Executor, list[Array]], Result]
 
 
-def run_blocks(job: Job, csr_graph: AnyCsrGraph, tasks: Sequence[Task[Result]], *, inline: bool) -> list[Result]:
+def run_blocks(
+    diffusion: Diffusion, csr_graph: AnyCsrGraph, tasks: Sequence[Task[Result]], *, inline: bool
+) -> list[Result]:
     """Results of `task(executor, blocks)`: each thread has a block, or, beyond the cache, all threads share one.
 
     Working blocks are handed from one task to the next, so that memory does not grow with channels.
     """
-    n_blocks = BLOCKS_TO_SETTLE if job.settles else BLOCKS_TO_STEP
+    n_blocks = BLOCKS_TO_SETTLE if diffusion.settles else BLOCKS_TO_STEP
     idle: SimpleQueue[list[Array]] = SimpleQueue()
 
     def with_blocks(task: Task[Result], executor: Executor) -> Result:
         try:
             blocks = idle.get_nowait()
         except Empty:
-            blocks = [aligned_block(job.problem.graph.n_nodes, job.dtype) for _ in range(n_blocks)]
+            blocks = [aligned_block(diffusion.problem.graph.n_nodes, diffusion.dtype) for _ in range(n_blocks)]
         result = task(executor, blocks)
         idle.put(blocks)
         return result
@@ -106,29 +109,36 @@ class Solved:
     moves: Array
 
 
-def csr_graph_of(job: Job) -> AnyCsrGraph:
+def csr_graph_of(diffusion: Diffusion) -> AnyCsrGraph:
     """The graph as the kernels take it."""
-    graph = job.problem.graph
-    return make_csr_graph(graph.indptr, graph.indices, graph.weights_as(job.dtype))
+    graph = diffusion.problem.graph
+    return make_csr_graph(graph.indptr, graph.indices, graph.weights_as(diffusion.dtype))
 
 
-def scale_of(job: Job) -> CellScale:
+def scale_of(diffusion: Diffusion) -> CellScale:
     """The method's scale as the kernels take it."""
-    return CellScale(job.weighting.by_hops.astype(job.dtype), job.weighting.by_node.astype(job.dtype))
+    return CellScale(
+        diffusion.weights.by_hops.astype(diffusion.dtype), diffusion.weights.by_node.astype(diffusion.dtype)
+    )
 
 
 def prepare(
-    job: Job, csr_graph: AnyCsrGraph, opening: Opening, n_lanes: int, executor: Executor, blocks: list[Array]
+    diffusion: Diffusion,
+    csr_graph: AnyCsrGraph,
+    opening: Opening,
+    n_lanes: int,
+    executor: Executor,
+    blocks: list[Array],
 ) -> Block:
     """Gather the channels into a block, eliminate leaves and compute the diagonal of the system."""
     solution, scales, free, *spare = blocks
     rows = _open(opening, BlockCells(solution, scales, free), executor)
     leaves, parents = np.empty((2, len(solution)), dtype=np.int32)
-    n_leaves = find_leaves(csr_graph, free, n_lanes, leaves, parents) if job.centred else 0
+    n_leaves = find_leaves(csr_graph, free, n_lanes, leaves, parents) if diffusion.centred else 0
     leaves, parents = leaves[:n_leaves], parents[:n_leaves]
     if n_leaves:
         rows = rows[: remove_leaves(leaves, rows, scales)]
-    degree = job.weighting.degree
+    degree = diffusion.weights.degree
     diagonal = free  # in place, which saves a block
 
     def fill_diagonal(first: int, last: int) -> None:
@@ -146,22 +156,26 @@ def _open(opening: Opening, cells: BlockCells, executor: Executor) -> Array:
     rows = np.empty(len(cells.solution), dtype=np.int32)
 
     def fill(first: int, last: int) -> Array:
-        found: Array = rows[first : first + opening.fill(cells, rows, first, last)]
-        return found
+        free: Array = rows[first : first + opening.fill(cells, rows, first, last)]
+        return free
 
     parts = executor.map_rows(len(rows), fill)
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def solve(job: Job, csr_graph: AnyCsrGraph, block: Block, opening: Opening, rtol: float, executor: Executor) -> Solved:
+def solve(
+    diffusion: Diffusion, csr_graph: AnyCsrGraph, block: Block, opening: Opening, rtol: float, executor: Executor
+) -> Solved:
     """Diffuse the block."""
-    if isinstance(job.solver, FixedSteps):
-        return _step(job, csr_graph, block, opening, job.solver.steps, executor)
-    return _settle(job, csr_graph, block, StoppingRule(rtol, job.solver.max_steps), executor)
+    if isinstance(diffusion.solver, FixedSteps):
+        return _step(diffusion, csr_graph, block, opening, diffusion.solver.steps, executor)
+    return _settle(diffusion, csr_graph, block, StoppingRule(rtol, diffusion.solver.max_steps), executor)
 
 
-def _step(job: Job, csr_graph: AnyCsrGraph, block: Block, opening: Opening, steps: int, executor: Executor) -> Solved:
-    rows, own = block.rows, job.self_weight
+def _step(
+    diffusion: Diffusion, csr_graph: AnyCsrGraph, block: Block, opening: Opening, steps: int, executor: Executor
+) -> Solved:
+    rows, own = block.rows, diffusion.self_weight
     inverse = block.diagonal  # in place
     executor.map_rows(len(rows), lambda first, last: invert_diagonal(rows[first:last], block.diagonal, own, inverse))
     other = block.scales  # as the second block: the scales are computed again below, which saves a block
@@ -171,36 +185,38 @@ def _step(job: Job, csr_graph: AnyCsrGraph, block: Block, opening: Opening, step
     n_nodes = len(scales)
     executor.map_rows(
         n_nodes,
-        lambda first, last: fill_scales(job.hops.codes, opening.patterns, opening.scale, scales, first, last),
+        lambda first, last: fill_scales(diffusion.hops.codes, opening.patterns, opening.scale, scales, first, last),
     )
 
-    def judge(first: int, last: int) -> Array:
-        largest = np.zeros((1, result.shape[1]), dtype=job.dtype)
-        max_residual(csr_graph, rows[first:last], result, inverse, scales, job.judged_self_weight, largest)
-        found: Array = largest[0]
-        return found
+    def measure(first: int, last: int) -> Array:
+        largest = np.zeros((1, result.shape[1]), dtype=diffusion.dtype)
+        max_residual(csr_graph, rows[first:last], result, inverse, scales, diffusion.residual_self_weight, largest)
+        row: Array = largest[0]
+        return row
 
-    moves = np.max(executor.map_rows(len(rows), judge), axis=0)
+    moves = np.max(executor.map_rows(len(rows), measure), axis=0)
     return Solved(replace(block, solution=result, scales=scales), inverse, np.full(len(moves), steps), moves)
 
 
-def _settle(job: Job, csr_graph: AnyCsrGraph, block: Block, goal: StoppingRule, executor: Executor) -> Solved:
+def _settle(
+    diffusion: Diffusion, csr_graph: AnyCsrGraph, block: Block, goal: StoppingRule, executor: Executor
+) -> Solved:
     residual, direction, image = block.spare
     work = Workspace(block.solution, residual, direction, image, block.diagonal, block.scales)
-    sums = make_partial_reductions(len(block.rows), job.dtype)
+    sums = make_partial_reductions(len(block.rows), diffusion.dtype)
     n_filled = np.zeros((2, thread_count()), dtype=np.int64)
 
     def member(team: ThreadTeam) -> tuple[Array, Array]:
         fill_initial_guess(csr_graph, block.rows, block.diagonal, image, block.solution, team, n_filled)
         first, last = thread_range(len(block.rows), team)
-        if job.weighting.keeps_constants:
+        if diffusion.weights.keeps_constants:
             # the initial guess holds means of values; the system is in scaled form
             scale_rows(block.rows[first:last], block.diagonal, block.scales, block.solution)
         first, last = thread_range(len(direction), team)
         residual[first:last] = 0
         direction[first:last] = 0
         steps = np.zeros(direction.shape[1], dtype=np.int64)
-        largest = np.zeros((1, direction.shape[1]), dtype=job.dtype)
+        largest = np.zeros((1, direction.shape[1]), dtype=diffusion.dtype)
         solve_steady_state(csr_graph, block.rows, work, sums, goal, team, steps, largest)
         return steps, largest[0]
 
@@ -212,29 +228,31 @@ def _settle(job: Job, csr_graph: AnyCsrGraph, block: Block, goal: StoppingRule, 
     return Solved(block, inverse, steps, moves)
 
 
-def columns_of(job: Job, chosen: Array) -> BlockChannels:
+def columns_of(diffusion: Diffusion, chosen: Array) -> BlockChannels:
     """The chosen channels, with the shift and the factor that bring their known values to the order of 1."""
-    channels = job.problem.channels
-    shift = channels.mean[chosen] if job.centred else np.zeros(len(chosen))
+    channels = diffusion.problem.channels
+    shift = channels.mean[chosen] if diffusion.centred else np.zeros(len(chosen))
     with np.errstate(over="ignore", divide="ignore"):
-        factor = 1.0 / job.spread(chosen)
-        if not job.settles:
+        factor = 1.0 / diffusion.spread(chosen)
+        if not diffusion.settles:
             # a power of two: the steps stay those of the paper to the last bit
             factor = np.ldexp(1.0, np.frexp(factor)[1])
-    factor = np.minimum(factor, np.finfo(job.dtype).max / 1e6)
-    return BlockChannels(chosen, job.hops.patterns[chosen], shift.astype(job.dtype), factor.astype(job.dtype))
+    factor = np.minimum(factor, np.finfo(diffusion.dtype).max / 1e6)
+    return BlockChannels(
+        chosen, diffusion.hops.patterns[chosen], shift.astype(diffusion.dtype), factor.astype(diffusion.dtype)
+    )
 
 
-def bounds_of(job: Job, chosen: Array) -> Array:
+def bounds_of(diffusion: Diffusion, chosen: Array) -> Array:
     """Lowest and highest value that a missing cell of the chosen channels may take."""
-    if job.centred:
-        return np.stack([job.problem.channels.low[chosen], job.problem.channels.high[chosen]])
-    limit = np.full(len(chosen), np.inf, dtype=job.out.dtype)
+    if diffusion.centred:
+        return np.stack([diffusion.problem.channels.low[chosen], diffusion.problem.channels.high[chosen]])
+    limit = np.full(len(chosen), np.inf, dtype=diffusion.problem.dtype)
     return np.stack([-limit, limit])
 
 
-def is_small(job: Job, n_channels: int) -> bool:
+def is_small(diffusion: Diffusion, n_channels: int) -> bool:
     """Whether the work is done before a thread has started."""
-    size = (len(job.problem.graph.indices) + job.problem.graph.n_nodes) * n_channels
-    limit = job.solver.max_steps if isinstance(job.solver, UntilSettled) else job.solver.steps
-    return size < SMALL and size * limit < SHORT
+    size = (len(diffusion.problem.graph.indices) + diffusion.problem.graph.n_nodes) * n_channels
+    limit = diffusion.solver.max_steps if isinstance(diffusion.solver, UntilSettled) else diffusion.solver.steps
+    return size < MIN_THREADED_WORK and size * limit < MAX_INLINE_WORK

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import pcfi
 from pcfi._kernels import reference
-from pcfi.stages.channel_propagation import Sharing, share
+from pcfi.stages.channel_propagation import PropagationParameters, propagate
 from pcfi.stages.hops import Hops
 from random_problems import RandomProblem, problems, random_problem
 
@@ -99,7 +99,7 @@ def test_standardized_sharing_of_channels_with_unit_spread_is_the_papers():
 def test_blocks_of_rows_add_up(monkeypatch):
     problem = random_problem(np.random.default_rng(6), n_nodes=600, degree=6, n_channels=5)
     _, whole = both_stages(problem, beta=1.0)
-    monkeypatch.setattr("pcfi.stages.channel_propagation.BLOCK_BYTES", 1)  # the smallest blocks: 256 rows
+    monkeypatch.setattr("pcfi.stages.channel_propagation.MAX_BLOCK_BYTES", 1)  # the smallest blocks: 256 rows
     _, blocks = both_stages(problem, beta=1.0)
     np.testing.assert_allclose(blocks.values, whole.values, atol=1e-12)
 
@@ -111,7 +111,7 @@ def test_channels_with_a_large_offset_keep_their_correlation():
     codes = rng.integers(0, 3, size=(50, 1)).astype(np.uint8)
     hops = Hops(codes, 2, np.zeros(1, dtype=int), np.zeros(3, dtype=int))
     expected = reference.share(values.astype(np.float64), np.repeat(codes, 3, axis=1), 0.5, 1.0)
-    share(values, hops, np.arange(3), np.full(3, 1e4), Sharing(0.5, 1.0))
+    propagate(values, hops, np.arange(3), np.full(3, 1e4), PropagationParameters(0.5, 1.0))
     np.testing.assert_allclose(values, expected, atol=5e-3)
 
 
@@ -131,7 +131,7 @@ def test_factored_sharing_equals_the_dense_way(monkeypatch, standardize, solver,
     problem = random_problem(rng, n_nodes=60, degree=degree, n_channels=40, kind="structural", rate=0.1)
     options = {"alpha": 0.6, "beta": 0.7, "standardize": standardize, "solver": solver}
     _, factored = both_stages(problem, **options)
-    monkeypatch.setattr("pcfi.stages.diffusion.INFLUENCE_PAYS", 1000)
+    monkeypatch.setattr("pcfi.stages.diffusion.definition.MIN_CHANNELS_PER_SOURCE", 1000)
     filled, dense = both_stages(problem, **options)
     assert np.abs(dense.values - filled.values).max() > 0.01
     np.testing.assert_allclose(factored.values, dense.values, atol=1e-7)

@@ -1,0 +1,190 @@
+"""A run in files as a backend: the pipeline calls the stages, a runner does their tasks and keeps a journal."""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pcfi._typing import Array
+from pcfi.errors import counted
+from pcfi.inputs.problem import Problem, group_by_key
+from pcfi.outofcore import file_names
+from pcfi.outofcore.filled_rows import FilledRows
+from pcfi.outofcore.plan import check_layout
+from pcfi.outofcore.run import OutOfCoreRun, patterns_at_a_time
+from pcfi.outofcore.runners import Runner
+from pcfi.outofcore.tasks import MAX_SUM_GROUPS
+from pcfi.pipeline import Filled, run_stages
+from pcfi.stages.channel_propagation import PropagationParameters
+from pcfi.stages.diffusion import Diffused, Diffusion, DiffusionOutcome, InfluenceProduct, Route
+from pcfi.stages.hops import Hops
+
+LOG = logging.getLogger("pcfi.scale")
+
+
+def fill_run(run: OutOfCoreRun, runner: Runner) -> Filled:
+    """Read the features, run the pipeline, write the results; tasks that are in the journal take no time."""
+    backend = OutOfCoreBackend(run, runner)
+    filled = run_stages(backend.read_problem(), run.settings, backend)
+    backend.write_results()
+    return filled
+
+
+class OutOfCoreBackend:
+    """See `pcfi.backends.StageBackend`; what is an array there is a handle to stored rows here.
+
+    A method returns when its tasks are finished and what is gathered from them is in the work folder, so that a call
+    that resumes goes through the same methods and does only what is left.
+    """
+
+    def __init__(self, run: OutOfCoreRun, runner: Runner) -> None:
+        self._run, self._runner = run, runner
+
+    def read_problem(self) -> Problem:
+        """The problem with the facts about its channels; its values stay in their file."""
+        self._do("survey", self._run.n_ranges)
+        self._once(file_names.channels("n_known"), self._gather_survey)
+        return self._run.outline
+
+    def count_hops(self, problem: Problem, *, progress: bool) -> Hops:
+        """Groups of patterns; what is returned has counts only, as the codes stay in their files."""
+        del problem, progress
+        run = self._run
+        self._do("hops", -(-run.n_patterns // patterns_at_a_time()), run.plan.searches)
+        self._once(file_names.HOPS, self._gather_hops)
+        return run.hops
+
+    def start(self, problem: Problem, fill: Array) -> FilledRows:
+        """Panels of channels that diffuse together, with the known values and the means that are in the work folder."""
+        del problem, fill
+        self._once(file_names.LAYOUT, self._lay_out)
+        check_layout(self._run)
+        self._do("split", self._run.n_ranges)
+        return FilledRows(self._run)
+
+    def diffuse(self, diffusion: Diffusion, out: FilledRows, *, keep_product: bool) -> Diffused:
+        """Panel by panel; a product stays in the work folder."""
+        del diffusion, out, keep_product
+        self._do("diffuse", len(self._run.layout.panels))
+        entries = self._run.folder.finished("diffuse").values()
+        return Diffused(DiffusionOutcome.worst([DiffusionOutcome(one["steps"], one["residual"]) for one in entries]))
+
+    def propagate_channels(
+        self, diffusion: Diffusion, parameters: PropagationParameters, product: InfluenceProduct | None, out: FilledRows
+    ) -> None:
+        """The propagation matrix; rows are refined as they are written."""
+        del diffusion, product
+        is_product = self._run.folder.has(file_names.INFLUENCE)
+        if len(self._run.layout.propagating) > 1 and not is_product:
+            self._once(file_names.MATRIX, lambda: self._make_matrix(parameters, out))
+
+    def place_unreachable(self, hops: Hops, fill: Array, out: FilledRows) -> None:
+        """Kept for the rows that are written."""
+        del hops, out
+        self._run.folder.save(file_names.UNREACHABLE, fill.astype(self._run.dtype))
+
+    def write_results(self) -> None:
+        """Range by range."""
+        self._once(file_names.SINKS, self._make_sinks)
+        self._do("write", self._run.n_ranges)
+        for sink in self._run.sinks().values():
+            sink.finish()
+
+    def _do(self, stage: str, count: int, at_once: int = 1) -> None:
+        """Do the tasks of a stage that are left, and log how long it took."""
+        before, begin = len(self._run.folder.finished(stage)), time.perf_counter()
+        self._runner.run(stage, count, at_once)
+        earlier = f", {before:,} of them before" if before else ""
+        LOG.info("%s: %s%s, %.1f s", stage, counted(count, "task"), earlier, time.perf_counter() - begin)
+
+    def _once(self, name: str, make: Callable[[], None]) -> None:
+        """Make what `name` is the last file of, unless it is there."""
+        if not self._run.folder.has(name):
+            make()
+
+    def _gather_survey(self) -> None:
+        """Facts of all ranges -> facts about each channel."""
+        run = self._run
+        parts = [run.folder.load(file_names.survey(index)) for index in range(run.n_ranges)]
+        n_known = np.sum([part[0] for part in parts], axis=0).astype(np.int64)
+        low, high = (pick([part[k] for part in parts], axis=0) for k, pick in ((1, np.min), (2, np.max)))
+        low[n_known == 0] = high[n_known == 0] = 0
+        mean = np.clip(np.sum([part[3] for part in parts], axis=0) / np.maximum(n_known, 1), low, high)
+        keys = np.zeros(run.n_channels, dtype=np.uint64)
+        for part in parts:
+            keys += part[4].view(np.uint64)
+        patterns, representatives = group_by_key(keys)
+        low, high = low.astype(run.dtype), high.astype(run.dtype)
+        facts = {"low": low, "high": high, "mean": mean, "patterns": patterns, "representatives": representatives}
+        for name, array in (facts | {"n_known": n_known}).items():
+            run.folder.save(file_names.channels(name), array)
+
+    def _gather_hops(self) -> None:
+        """Entries of all groups -> counts over all patterns."""
+        entries = [entry for _, entry in sorted(self._run.folder.finished("hops").items())]
+        dtypes = [entry["dtype"] for entry in entries]
+        facts = {
+            "dtype": max(dtypes, key=lambda dtype: np.dtype(dtype).itemsize),
+            "dtypes": dtypes,
+            "n_levels": max(entry["n_levels"] for entry in entries),
+            "n_unreachable": [count for entry in entries for count in entry["n_unreachable"]],
+        }
+        self._run.folder.write(file_names.HOPS, facts)
+
+    def _lay_out(self) -> None:
+        """Channels that go together in `pcfi.impute` make a panel, so that they settle in the same way."""
+        run, diffusion = self._run, self._run.diffusion
+        panels = [panel for route, chosen in diffusion.routes for panel in _panels(route, chosen, diffusion)]
+        propagates = run.propagation is not None and run.outline.n_missing > 0
+        for number, panel in enumerate(panels):
+            run.folder.create(file_names.panel(number), (run.n_nodes, len(panel)), run.dtype)
+        layout: dict[str, Any] = {
+            "panels": [panel.tolist() for panel in panels],
+            "n_through_influence": sum(route is Route.INFLUENCE for route, _ in diffusion.routes),
+            "propagating": diffusion.varying.tolist() if propagates else [],
+            "is_product": propagates and diffusion.is_one_product,
+        }
+        run.folder.write(file_names.LAYOUT, layout)
+
+    def _make_matrix(self, parameters: PropagationParameters, out: FilledRows) -> None:
+        begin = time.perf_counter()
+        scatter = self._runner.total("sums", min(MAX_SUM_GROUPS, self._run.n_ranges))
+        matrix = out.propagation().matrix(scatter, parameters)
+        seconds = time.perf_counter() - begin
+        self._run.folder.record("sums", 0, {"seconds": seconds})
+        LOG.info("sums: %.1f s", seconds)
+        self._run.folder.save(file_names.MATRIX, matrix)
+
+    def _make_sinks(self) -> None:
+        for sink in self._run.sinks().values():
+            sink.create(self._run.plan.range_rows)
+        self._run.folder.write(file_names.SINKS, list(self._run.results))
+
+
+def _panels(route: Route, chosen: Array, diffusion: Diffusion) -> list[Array]:
+    """The channels of a route, cut where `pcfi.impute` would cut them."""
+    from pcfi._kernels.blocks import lane_count
+
+    if route is Route.INFLUENCE:
+        return [chosen]
+    if route is Route.SWEEPS:
+        return _panels_by_pattern(chosen, diffusion.hops.patterns[chosen], lane_count(np.float64))
+    lanes = lane_count(diffusion.dtype)
+    return [chosen[start : start + lanes] for start in range(0, len(chosen), lanes)]
+
+
+def _panels_by_pattern(chosen: Array, patterns: Array, lanes: int) -> list[Array]:
+    """Groups of up to `lanes` channels of one pattern, two groups or so to a panel."""
+    groups = []
+    for pattern in np.unique(patterns):
+        same = chosen[patterns == pattern]
+        groups += [same[start : start + lanes] for start in range(0, len(same), lanes)]
+    panels: list[Array] = []
+    for group in groups:
+        if panels and len(panels[-1]) + len(group) <= 2 * lanes:
+            panels[-1] = np.concatenate([panels[-1], group])
+        else:
+            panels.append(group)
+    return panels

@@ -1,0 +1,99 @@
+"""The filled features of a run, put together some rows at a time from what the stages left in the work folder."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pcfi._typing import Array
+from pcfi.backends.cpu import CpuBackend
+from pcfi.outofcore import file_names
+from pcfi.outofcore.run import OutOfCoreRun
+from pcfi.stages.channel_propagation import ChannelPropagation, ProductPropagation, PropagationParameters
+from pcfi.stages.diffusion import InfluenceProduct
+from pcfi.stages.hops import Hops
+
+FACTORS = ("known", "shift", "bounds", "mean", "received")  # of a product, besides the influence matrix
+
+Refine = Callable[[int, Array, Hops], None]
+
+
+class FilledRows:
+    """What the pipeline gets for `out`: rows as they are after stage 1, and as they are in the end."""
+
+    def __init__(self, run: OutOfCoreRun) -> None:
+        self._run = run
+
+    def diffused(self, index: int) -> Iterator[tuple[int, Array]]:
+        """Rows of a range after stage 1, each part with the number of its first row."""
+        for start, rows, _ in self._started(index, batches=False):
+            self._put_panels(start, rows)
+            yield start, rows
+
+    def final(self, index: int) -> Iterator[tuple[int, Array, Hops, Any]]:
+        """Rows of a range with their hops, and the record batch that they came in, if any."""
+        run, refine = self._run, self._refinement()
+        unreachable = run.folder.load(file_names.UNREACHABLE) if run.folder.has(file_names.UNREACHABLE) else None
+        for start, rows, batch in self._started(index, batches=True):
+            hops = run.hops_at(start, start + len(rows))
+            refine(start, rows, hops)
+            if unreachable is not None:
+                CpuBackend().place_unreachable(hops, unreachable, rows)
+            yield start, rows, hops, batch
+
+    def propagation(self) -> ChannelPropagation:
+        """Stage 2, from the sums over the channels of all panels."""
+        run, channels = self._run, self._run.layout.propagating
+        (sums, counts), units = run.sums, run.channels.magnitude[channels]
+        return ChannelPropagation.from_sums(
+            run.hops, channels, units, run.settings.alpha, sums[channels], counts[channels], run.dtype
+        )
+
+    def _started(self, index: int, *, batches: bool) -> Iterator[tuple[int, Array, Any]]:
+        """Rows of a range as they start; without content if the panels hold all of it."""
+        run = self._run
+        if run.in_panels:
+            for start, count, batch in run.batches(index) if batches else run.pieces(index):
+                yield start, np.empty((count, run.n_channels), dtype=run.dtype), batch
+            return
+        for start, values, mask, batch in run.chunks_with_batches(index):
+            yield start, run.start_values(values, mask), batch
+
+    def _put_panels(self, start: int, out: Array) -> None:
+        """Put the channels of the panels into rows from `start` on."""
+        run, end = self._run, start + len(out)
+        for number, (panel, place) in enumerate(zip(run.layout.panels, run.layout.places, strict=True)):
+            out[:, place] = run.folder.read_rows(file_names.panel(number), start, end, len(panel), run.dtype)
+
+    def _refinement(self) -> Refine:
+        """What fills rows that hold their known values."""
+        run = self._run
+        if run.propagation is not None and run.folder.has(file_names.INFLUENCE):
+            return self._product_refinement(run.propagation)
+        if not run.folder.has(file_names.MATRIX):
+            return lambda start, rows, _: self._put_panels(start, rows)
+        matrix, stage = run.folder.load(file_names.MATRIX), self.propagation()
+
+        def refine(start: int, rows: Array, hops: Hops) -> None:
+            self._put_panels(start, rows)
+            stage.refine(rows, hops.codes, matrix)
+
+        return refine
+
+    def _product_refinement(self, parameters: PropagationParameters) -> Refine:
+        run = self._run
+        known, shift, bounds, mean, received = (run.folder.load(file_names.product(name)) for name in FACTORS)
+        channels, stage = run.layout.propagating, ProductPropagation(mean, received)
+        pattern = int(run.channels.patterns[channels[0]])
+        product = InfluenceProduct(
+            pattern=pattern, channels=channels, influence=known[:0], known=known, shift=shift, bounds=bounds
+        )
+
+        def refine(start: int, rows: Array, hops: Hops) -> None:
+            end = start + len(rows)
+            influence = run.folder.read_rows(file_names.INFLUENCE, start, end, len(known), known.dtype)
+            here = replace(product, influence=influence)
+            stage.fill(here, hops.codes[:, pattern], hops.n_levels, parameters, rows)
+
+        return refine

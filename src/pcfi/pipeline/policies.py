@@ -1,0 +1,101 @@
+"""What holds for every method and every caller: unreachable cells, divergence, and the sentences about them."""
+
+import numpy as np
+
+from pcfi._typing import Array
+from pcfi.errors import (
+    DivergenceError,
+    NotSettledWarning,
+    ParameterError,
+    PcfiWarning,
+    UnreachableError,
+    UnreachableWarning,
+    counted,
+)
+from pcfi.inputs.problem import Problem
+from pcfi.settings import Settings
+from pcfi.stages.diffusion import DiffusionOutcome
+from pcfi.stages.hops import Hops
+from pcfi.stages.solvers import FixedSteps, UntilSettled
+
+
+def check_policies(problem: Problem, settings: Settings) -> None:
+    """Raise if the settings ask for what some channel cannot be."""
+    if "zero" in (settings.method, settings.unreachable) and len(problem.channels.mean[problem.categorical]):
+        raise ParameterError(
+            "a category cannot be zero", remedy="choose another {method} and {unreachable}, or no {categorical}"
+        )
+
+
+def refuse_divergence(outcome: DiffusionOutcome) -> None:
+    """Raise `DivergenceError` if a residual is not a number."""
+    if not np.isfinite(outcome.residual):
+        raise DivergenceError(
+            "the diffusion left the finite numbers: the known values or the edge weights span too many magnitudes"
+        )
+
+
+def refuse_unreachable(n_cells: int, problem: Problem, settings: Settings) -> None:
+    """Raise if there are unreachable cells and the policy is an error."""
+    if n_cells and settings.unreachable == "error":
+        raise UnreachableError(
+            _unreachable_text(n_cells, problem),
+            remedy="choose {unreachable='mean'}, 'zero' or 'nan' to fill them anyway",
+        )
+
+
+def unreachable_values(problem: Problem, settings: Settings) -> Array:
+    """What the policy puts into the unreachable cells of each channel."""
+    if settings.unreachable == "mean":
+        return problem.channels.mean
+    return np.full(problem.values.shape[1], np.nan if settings.unreachable == "nan" else 0.0)
+
+
+def has_converged(settings: Settings, outcome: DiffusionOutcome | None) -> bool:
+    """Whether the solver reached its goal."""
+    return outcome is None or isinstance(settings.solver, FixedSteps) or outcome.residual <= settings.solver.rtol
+
+
+def status_of(problem: Problem, settings: Settings, outcome: DiffusionOutcome | None, hops: Hops | None) -> str:
+    """How it went, in a sentence."""
+    if problem.n_missing == 0:
+        return "Nothing was missing."
+    if outcome is None:
+        what = {
+            "zero": "0",
+            "mean": "its channel's mean",
+            "neighbors": "the mean of its known neighbours, or of its channel if it has none",
+        }
+        return f"A missing cell holds {what[settings.method]}."
+    if hops is not None and hops.unreachable_cells(problem.first_channels) == problem.n_missing:
+        return "No source can reach any missing cell, so there was nothing to diffuse."
+    residual, steps = outcome.residual, counted(outcome.steps, "step")
+    if isinstance(settings.solver, UntilSettled) and residual <= settings.solver.rtol:
+        further = f"one further step would move no cell by more than {settings.solver.rtol:g} of its channel's range"
+        return f"Settled after {steps}: {further}."
+    further = f"one further step would move some cell by {residual:.1e} of its channel's range"
+    if isinstance(settings.solver, FixedSteps):
+        return f"Took {steps}, as asked: {further}."
+    return f"Not settled after {steps}: {further}."
+
+
+def usual_warnings(
+    problem: Problem, settings: Settings, status: str, *, converged: bool, n_unreachable: int
+) -> list[PcfiWarning]:
+    """Warnings of any method: that it has not settled, that cells are unreachable."""
+    notices: list[PcfiWarning] = []
+    if not converged:
+        advice = "raise max_steps or loosen rtol" + (", or use a smaller alpha" if settings.method == "pcfi" else "")
+        notices.append(NotSettledWarning(f"{status} To settle it, {advice}."))
+    if n_unreachable:
+        drawn = ", drawn towards 0" if settings.method == "pcfi" and settings.objective == "values" else ""
+        mean = f"their channel's mean{drawn} (0 if it has none)"
+        filling = {"mean": mean, "zero": "0", "nan": "NaN"}[settings.unreachable]
+        notices.append(UnreachableWarning(f"{_unreachable_text(n_unreachable, problem)}; they hold {filling}"))
+    return notices
+
+
+def _unreachable_text(n_cells: int, problem: Problem) -> str:
+    text = f"{n_cells:,} of {problem.n_missing:,} missing cells cannot be reached from any known cell of their channel"
+    n_empty = int((problem.channels.n_known[problem.first_channels] == 0).sum())
+    return f"{text} ({counted(n_empty, 'channel')} without any known value)" if n_empty else text
