@@ -156,7 +156,7 @@ def test_the_commands_of_the_page_run_as_written(tmp_path):
         with suppress(ProcessLookupError):
             os.killpg(shell.pid, signal.SIGKILL)
     assert shell.returncode == 0, said
-    assert "not needed; from " in printed
+    assert "not needed; at least " in printed
     filled, shared = (parquet.read_table(tmp_path / name) for name in ("filled.parquet", "shared.parquet"))
     assert shared.equals(filled)
     nodes, edges = (parquet.read_table(tmp_path / f"{name}.parquet") for name in ("nodes", "edges"))
@@ -323,7 +323,7 @@ def test_info_says_what_a_job_will_take(files):
     assert job["least"] == said.memory
     assert job["disk"] == pytest.approx(said.graph + said.work + said.result, rel=0.01)
     assert (job["advised"], job["seconds"] > 0) == (False, True)
-    assert "not needed; from 0.3 GB on" in invoke("info", files / "nodes.parquet", files / "edges.parquet").stdout
+    assert "not needed; at least 0.3 GB" in invoke("info", files / "nodes.parquet", files / "edges.parquet").stdout
 
 
 @pytest.mark.parametrize("edges", ["edges.parquet", "edges.csv", "rows.npy"])
@@ -331,7 +331,7 @@ def test_info_on_files_larger_than_memory_reads_their_heads(files, monkeypatch, 
     monkeypatch.setattr("pcfi.memory.available", lambda: 2_000_000)
     done = invoke("info", files / "nodes.parquet", files / edges, "--exclude", "label")
     assert done.exit_code == 0, done.stderr
-    assert "only their heads were read" in done.stdout
+    assert "only their metadata was read" in done.stdout
     assert "--memory 1GB" in done.stdout
     found = json.loads(invoke("info", files / "nodes.parquet", files / edges, "--exclude", "label", "--json").stdout)
     assert (found["n_nodes"], found["n_channels"]) == (N_NODES, 25)
@@ -340,7 +340,8 @@ def test_info_on_files_larger_than_memory_reads_their_heads(files, monkeypatch, 
 
 
 def test_the_advice_names_a_budget_that_suffices():
-    job = requirements.Job(10**11, 32 * 10**9, 2 * 10**9, 10**8, 10**10, 60.0, True)
-    assert job.remarks() == ["Filling this at once would take about 100.0 GB of memory: use --memory 3GB."]
-    assert "a machine with more memory" in requirements.Job(10**11, 10**9, 2 * 10**9, 1, 1, 60.0, True).remarks()[0]
-    assert requirements.Job(1, 10**9, 1, 1, 1, 1.0, False).remarks() == []
+    job = requirements.Requirements(10**11, 32 * 10**9, 2 * 10**9, 10**8, 10**10, 60.0, True)
+    assert job.remarks() == ["Filling this in memory takes about 100.0 GB: use --memory 3GB."]
+    larger = requirements.Requirements(10**11, 10**9, 2 * 10**9, 1, 1, 60.0, True)
+    assert "a machine with more memory" in larger.remarks()[0]
+    assert requirements.Requirements(1, 10**9, 1, 1, 1, 1.0, False).remarks() == []
