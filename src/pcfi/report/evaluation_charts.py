@@ -1,11 +1,9 @@
-"""Charts of an evaluation: errors of methods on hidden cells, and whether expected errors and intervals hold."""
-
-from typing import Any
+"""Charts of an evaluation: errors of the methods on hidden cells, and reliability of expected errors and intervals."""
 
 from pcfi.evaluation.reliability import Reliability
 from pcfi.evaluation.result import describe_hidden
 from pcfi.report.facts import Facts
-from pcfi.report.vega_lite import Chart, axis, bar, layered, percent, single
+from pcfi.report.vega_lite import DASHED, PERCENT_SCALE, Chart, encode, mark, percent, specification, tooltip
 
 
 def errors(facts: Facts) -> Chart | None:
@@ -14,27 +12,24 @@ def errors(facts: Facts) -> Chart | None:
         return None
     methods, how, unit = facts.evaluation.methods, facts.evaluation.how, facts.evaluation.unit
     hidden = describe_hidden(facts.evaluation.n_hidden, facts.evaluation.n_categories)
-    words = f"Error of each method on {hidden} ({how}), in {unit}. Smaller is better."
+    caption = f"Error of each method on {hidden} ({how}), in {unit}. Smaller is better."
     values = [{"method": one.method, "error": one.rmse, "mae": one.mae} for one in methods]
     encoding = {
-        "y": axis("method", "nominal", None, sort=[one.method for one in methods]),
-        "x": axis("error", "quantitative", "root mean squared error"),
-        "tooltip": [
-            axis("method", "nominal", "method"),
-            axis("error", "quantitative", "RMSE", format=".4f"),
-            axis("mae", "quantitative", "MAE", format=".4f"),
-        ],
+        "y": encode("method:N", None, sort=[one.method for one in methods]),
+        "x": encode("error:Q", "root mean squared error", axis={"tickCount": 5}),
+        "tooltip": tooltip(method=("method", ""), error=("RMSE", ".4f"), mae=("MAE", ".4f")),
     }
-    head: tuple[str, ...] = ("method", "RMSE", "MAE", "time")
+    header: tuple[str, ...] = ("method", "RMSE", "MAE", "time")
     rows: list[tuple[str, ...]] = [
         (one.method, f"{one.rmse:.4f}", f"{one.mae:.4f}", f"{one.seconds:.2f} s") for one in methods
     ]
-    found = [percent(one.accuracy) for one in methods if one.accuracy is not None]
-    if found:
-        head = (*head, "categories found")
-        rows = [(*row, share) for row, share in zip(rows, found, strict=True)]
-    spec = single(words, values, bar(), encoding, height=34 * len(values) + 40)
-    return Chart("errors", "Error on hidden cells", words, spec, head, tuple(rows))
+    accuracies = [percent(one.accuracy) for one in methods if one.accuracy is not None]
+    if accuracies:
+        header = (*header, "correct categories")
+        rows = [(*row, share) for row, share in zip(rows, accuracies, strict=True)]
+    bars = mark("bar", cornerRadiusEnd=3)
+    spec = specification(caption, values, height=34 * len(values) + 40, mark=bars, encoding=encoding)
+    return Chart("errors", "Error on hidden cells", caption, spec, header, tuple(rows))
 
 
 def errors_by_hops(facts: Facts) -> Chart | None:
@@ -44,94 +39,75 @@ def errors_by_hops(facts: Facts) -> Chart | None:
     points = [(one.method, at) for one in facts.evaluation.methods for at in one.by_hops if at.hops is not None]
     if not points:
         return None
-    words = "Error on hidden cells by the number of hops to the nearest cell that was not hidden."
+    caption = "Error on hidden cells by the number of hops to the nearest cell that was not hidden."
     values = [{"method": method, "hops": at.hops, "error": at.error, "cells": at.n_cells} for method, at in points]
     encoding = {
-        "x": axis("hops", "ordinal", "hops", axis={"labelAngle": 0}),
-        "y": axis("error", "quantitative", "root mean squared error"),
-        "color": axis("method", "nominal", None, legend={"orient": "top"}),
-        "strokeDash": axis("method", "nominal", None),
-        "tooltip": [
-            axis("method", "nominal", "method"),
-            axis("hops", "quantitative", "hops"),
-            axis("error", "quantitative", "RMSE", format=".4f"),
-            axis("cells", "quantitative", "hidden cells", format=","),
-        ],
+        "x": encode("hops:O", "hops", axis={"labelAngle": 0}),
+        "y": encode("error:Q", "root mean squared error"),
+        "color": encode("method:N", None, legend={"orient": "top"}),
+        "strokeDash": encode("method:N", None),
+        "tooltip": tooltip(
+            method=("method", ""), hops=("hops", "d"), error=("RMSE", ".4f"), cells=("hidden cells", ",")
+        ),
     }
     rows = tuple((method, str(at.hops), f"{at.error:.4f}", f"{at.n_cells:,}") for method, at in points)
-    spec = single(words, values, {"type": "line", "point": True, "tooltip": True}, encoding)
-    head = ("method", "hops", "RMSE", "hidden cells")
-    return Chart("errors-by-hops", "Error by hops", words, spec, head, rows)
+    spec = specification(caption, values, mark=mark("line", point=True), encoding=encoding)
+    return Chart("errors-by-hops", "Error by hops", caption, spec, ("method", "hops", "RMSE", "hidden cells"), rows)
 
 
 def expected_errors(facts: Facts) -> Chart | None:
     """Expected against actual errors: the reliability diagram."""
-    found = _reliability(facts)
-    if found is None:
+    reliability = _reliability(facts)
+    if reliability is None:
         return None
-    words = (
-        "Hidden cells in groups by the error that was expected of them: on the dashed line the mean error is as large "
-        "as expected."
+    caption = (
+        "Hidden cells in groups by their expected error. On the dashed line the mean error equals the expected error."
     )
-    values = [{"expected": one.expected, "actual": one.actual, "cells": one.cells} for one in found.bins]
-    top = max(max(one.expected, one.actual) for one in found.bins) or 1.0
-    place: dict[str, Any] = {"scale": {"domain": [0, top], "nice": True}, "axis": {"tickCount": 5}}
-    ends = {
-        "x": axis("expected", "quantitative", "expected absolute error", **place),
-        "y": axis("actual", "quantitative", "mean absolute error", **place),
+    bins = reliability.bins
+    values = [{"expected": one.expected, "actual": one.actual, "cells": one.cells} for one in bins]
+    top = max(max(one.expected, one.actual) for one in bins) or 1.0
+    place = {"scale": {"domain": [0, top], "nice": True}, "axis": {"tickCount": 5}}
+    position = {
+        "x": encode("expected:Q", "expected absolute error", **place),
+        "y": encode("actual:Q", "mean absolute error", **place),
     }
-    encoding = ends | {
-        "tooltip": [
-            axis("expected", "quantitative", "expected", format=".4f"),
-            axis("actual", "quantitative", "actual", format=".4f"),
-            axis("cells", "quantitative", "hidden cells", format=","),
-        ]
-    }
-    points = {"mark": {"type": "line", "point": {"size": 60}, "tooltip": True}, "encoding": encoding}
-    ideal = {
+    tips = tooltip(expected=("expected", ".4f"), actual=("actual", ".4f"), cells=("hidden cells", ","))
+    points = {"mark": mark("line", point={"size": 60}), "encoding": {**position, "tooltip": tips}}
+    diagonal = {
         "data": {"values": [{"expected": 0, "actual": 0}, {"expected": top, "actual": top}]},
-        "mark": {"type": "line", "strokeDash": [4, 4], "color": "gray", "aria": False},
-        "encoding": ends,
+        "mark": {"type": "line", **DASHED},
+        "encoding": position,
     }
-    rows = tuple((f"{one.expected:.4f}", f"{one.actual:.4f}", f"{one.cells:,}") for one in found.bins)
-    head = ("expected error", "mean error", "hidden cells")
-    spec = layered(words, values, [ideal, points])
-    return Chart("expected-errors", "Are expected errors right?", words, spec, head, rows)
+    rows = tuple((f"{one.expected:.4f}", f"{one.actual:.4f}", f"{one.cells:,}") for one in bins)
+    spec = specification(caption, values, layer=[diagonal, points])
+    header = ("expected error", "mean error", "hidden cells")
+    return Chart("expected-errors", "Expected and actual errors", caption, spec, header, rows)
 
 
 def coverage(facts: Facts) -> Chart | None:
-    """What the intervals cover, by hops."""
-    found = _reliability(facts)
-    points = [] if found is None else [at for at in found.by_hops if at.hops >= 0]
-    if found is None or not points:
+    """Coverage of the intervals by hops."""
+    reliability = _reliability(facts)
+    points = [] if reliability is None else [at for at in reliability.by_hops if at.hops >= 0]
+    if reliability is None or not points:
         return None
-    words = (
-        "Share of the hidden cells whose interval holds the truth, by hops; the dashed line is the "
-        f"{found.coverage:.0%} that the intervals promise. Over all hidden cells they cover {found.covered:.1%}."
+    caption = (
+        "Share of the hidden cells whose interval holds the true value, by hops; the dashed line is the nominal "
+        f"{reliability.coverage:.0%}. Over all hidden cells the share is {reliability.covered:.1%}."
     )
     values = [{"hops": at.hops, "covered": at.covered, "cells": at.cells} for at in points]
-    bars = {
-        "mark": bar(),
-        "encoding": {
-            "x": axis("hops", "ordinal", "hops", axis={"labelAngle": 0}),
-            "y": axis("covered", "quantitative", "covered", axis={"format": "%"}, scale={"domain": [0, 1]}),
-            "tooltip": [
-                axis("hops", "quantitative", "hops"),
-                axis("covered", "quantitative", "covered", format=".1%"),
-                axis("cells", "quantitative", "hidden cells", format=","),
-            ],
-        },
+    encoding = {
+        "x": encode("hops:O", "hops", axis={"labelAngle": 0}),
+        "y": encode("covered:Q", "covered", **PERCENT_SCALE),
+        "tooltip": tooltip(hops=("hops", "d"), covered=("covered", ".1%"), cells=("hidden cells", ",")),
     }
-    promise = {
-        "mark": {"type": "rule", "strokeDash": [4, 4], "color": "gray", "aria": False},
-        "encoding": {"y": {"datum": found.coverage}},
-    }
+    bars = {"mark": mark("bar", cornerRadiusEnd=3), "encoding": encoding}
+    nominal = {"mark": {"type": "rule", **DASHED}, "encoding": {"y": {"datum": reliability.coverage}}}
     rows = tuple((str(at.hops), percent(at.covered), f"{at.cells:,}") for at in points)
-    spec = layered(words, values, [bars, promise])
-    return Chart("coverage", "Do intervals cover?", words, spec, ("hops", "covered", "hidden cells"), rows)
+    spec = specification(caption, values, layer=[bars, nominal])
+    return Chart("coverage", "Coverage of the intervals", caption, spec, ("hops", "covered", "hidden cells"), rows)
 
 
 def _reliability(facts: Facts) -> Reliability | None:
-    """What the first method that expects errors is worth."""
+    """Reliability of the first method that has expected errors."""
     every = () if facts.evaluation is None else facts.evaluation.reliability
     return next((one for one in every if one.bins), None)

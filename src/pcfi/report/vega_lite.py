@@ -1,55 +1,80 @@
-"""What all charts of a report share."""
+"""Charts as Vega-Lite specifications, and shorthands to write them."""
 
 from dataclasses import dataclass
 from typing import Any
 
+TYPES = {"Q": "quantitative", "N": "nominal", "O": "ordinal"}
+DASHED = {"strokeDash": [4, 4], "color": "gray", "aria": False}  # a line to compare with
+PERCENT_SCALE = {"axis": {"format": "%"}, "scale": {"domain": [0, 1]}}
+
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart: its specification, what it shows in words, and its numbers as a table."""
+    """A chart, with a caption and a table that say the same without a picture.
+
+    Attributes
+    ----------
+    name : str
+        Identifier in the page.
+    title, caption : str
+    spec : dict
+        Vega-Lite specification.
+    header, rows : tuple
+        The table; empty if there is none.
+    choices : tuple of str
+        Values of the parameter `choice`, which the reader selects.
+    chosen : int
+        Position of the first choice to show.
+    wide : bool
+        Whether the chart takes the full width of the page.
+    """
 
     name: str
     title: str
-    words: str
+    caption: str
     spec: dict[str, Any]
-    head: tuple[str, ...] = ()
+    header: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
-    choices: tuple[str, ...] = ()  # what a chart with a choice lets the reader choose
+    choices: tuple[str, ...] = ()
     chosen: int = 0
+    wide: bool = False
 
 
-def single(
-    words: str, values: Any, mark: Any, encoding: dict[str, Any], height: int = 260, **more: Any
-) -> dict[str, Any]:
-    """A chart of one layer."""
-    return _frame(words, values, height) | {"mark": mark, "encoding": encoding, **more}
-
-
-def layered(words: str, values: Any, layers: list[dict[str, Any]], height: int = 260) -> dict[str, Any]:
-    """A chart of several layers, which draw the same values unless they bring their own."""
-    return _frame(words, values, height) | {"layer": layers}
-
-
-def _frame(words: str, values: Any, height: int) -> dict[str, Any]:
+def specification(caption: str, values: Any, height: int = 260, **content: Any) -> dict[str, Any]:
+    """A specification: its `content` is a mark with its encoding, or layers that draw the same values by default."""
     return {
-        "description": words,
+        "description": caption,
         "width": "container",
         "height": height,
         "autosize": {"type": "fit", "contains": "padding"},
         "data": {"values": values},
+        **content,
     }
 
 
-def axis(name: str, kind: str, title: str | None, **more: Any) -> dict[str, Any]:
-    """An encoding of a field on an axis, or in a tooltip."""
-    return {"field": name, "type": kind, "title": title, **more}
+def encode(shorthand: str, title: str | None, **more: Any) -> dict[str, Any]:
+    """Encoding of a field.
+
+    >>> encode("hops:O", "hops")
+    {'field': 'hops', 'type': 'ordinal', 'title': 'hops'}
+    """
+    name, _, kind = shorthand.partition(":")
+    return {"field": name, "type": TYPES[kind], "title": title, **more}
+
+
+def tooltip(**fields: tuple[str, str]) -> list[dict[str, Any]]:
+    """Tooltip that shows fields, each with a title and a number format ("" for text)."""
+    return [
+        encode(f"{name}:Q", title, format=form) if form else encode(f"{name}:N", title)
+        for name, (title, form) in fields.items()
+    ]
+
+
+def mark(kind: str, **more: Any) -> dict[str, Any]:
+    """A mark that shows a tooltip."""
+    return {"type": kind, "tooltip": True, **more}
 
 
 def percent(share: float) -> str:
-    """A share in words."""
+    """A share as text."""
     return f"{share:.1%}"
-
-
-def bar(**more: Any) -> dict[str, Any]:
-    """Bars with a tooltip."""
-    return {"type": "bar", "tooltip": True, "cornerRadiusEnd": 3, **more}
