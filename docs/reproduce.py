@@ -9,6 +9,7 @@ from pcfi.experiments.runs.store import RunStore
 from pcfi.experiments.tables.experiment import Selection
 from pcfi.experiments.tables.page import Section, section
 from pcfi.experiments.tables.paper_experiments import find_experiments
+from pcfi.experiments.tables.text_tables import SELECTED_PARAMETERS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, README = ROOT / "docs" / "reproduce.md", ROOT / "README.md"
@@ -23,8 +24,9 @@ def markdown(one: Section, pictures: Path) -> str:
         pictures.mkdir(parents=True, exist_ok=True)
         (pictures / f"{name}.png").write_bytes(picture)
         parts.append(f"![{one.title}]({pictures.name}/{name}.png)\n")
-    parts += [f"{table.title}, ours (paper's):\n\n{table.markdown()}" for table in one.tables if one.details]
-    parts += [f"{table.title}:\n\n{table.markdown()}" for table in one.tables if not one.details]
+    for table in one.tables:
+        with_paper = one.details and table.title != SELECTED_PARAMETERS
+        parts.append(f"{table.title}{', ours (paper)' if with_paper else ''}:\n\n{table.markdown()}")
     if one.details:
         parts.append(f"<details><summary>All cells</summary>\n\n{one.details.markdown()}\n</details>\n")
     return "\n".join(parts)
