@@ -84,7 +84,7 @@ def test_import_loads_numpy_and_nothing_heavier():
     assert not loaded & heavy
 
 
-def test_faces_are_loaded_when_asked_for_and_fail_kindly():
+def test_interfaces_are_loaded_when_asked_for_and_fail_kindly():
     code = """
 import importlib.abc, sys, pcfi
 

@@ -6,7 +6,7 @@ import pytest
 from scipy import sparse
 
 import pcfi
-from faces import DEVICE, device_engine, to_numpy, to_tensor
+from array_interfaces import DEVICE, device_backend_on_cpu, to_numpy, to_tensor
 from pcfi.backends import backend_for
 from pcfi.estimation.fold_runs import Whole
 from pcfi.inputs.problem import read_problem
@@ -108,7 +108,7 @@ def test_values_near_the_largest_number_are_left_as_they_are():
 
 def test_the_engine_for_devices_does_the_same():
     _, features, graph = popular()
-    with device_engine():
+    with device_backend_on_cpu():
         result = pcfi.impute(to_tensor(features).to(DEVICE), graph)
     expected = pcfi.impute(features, graph)
     assert result.tuning.by_degree

@@ -1,4 +1,4 @@
-"""The scripts in `examples/` run, and show what they promise; the real data sets go through every face alike."""
+"""The scripts in `examples/` run; real data sets give the same values through every interface."""
 
 import runpy
 import shutil
@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import pcfi
-from faces import device_engine
+from array_interfaces import device_backend_on_cpu
 from pcfi.pyg import ImputeFeatures
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
@@ -31,7 +31,7 @@ def test_pcfi_and_fp_let_a_gcn_learn_where_zeros_do_not(data_folder, monkeypatch
 
 
 @pytest.mark.parametrize("kind", ["structural", "uniform"])
-def test_cora_is_filled_alike_by_every_face_and_engine(data_folder, kind):
+def test_cora_is_filled_alike_by_every_interface_and_engine(data_folder, kind):
     from torch_geometric.datasets import Planetoid
 
     data = Planetoid(str(data_folder), "Cora")[0]
@@ -46,7 +46,7 @@ def test_cora_is_filled_alike_by_every_face_and_engine(data_folder, kind):
     with pytest.warns(pcfi.UnreachableWarning):
         transformed = ImputeFeatures("missing", **options)(data).x
     assert transformed.numpy().tobytes() == plain.values.tobytes()
-    with device_engine(), pytest.warns(pcfi.UnreachableWarning):
+    with device_backend_on_cpu(), pytest.warns(pcfi.UnreachableWarning):
         on_device = pcfi.impute(x, data.edge_index, known=known, **options)
     np.testing.assert_allclose(on_device.values.numpy(), plain.values, atol=2e-4)
     np.testing.assert_array_equal(on_device.hops.numpy(), plain.hops)

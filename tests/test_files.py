@@ -17,7 +17,7 @@ from pcfi.files.formats import EDGE_FORMATS, NODE_FORMATS, OUTPUT_FORMATS, Forma
 from pcfi.files.node_files import read_nodes
 from pcfi.files.writing import atomic_file, write_table
 from pcfi.inputs.columns import NodeColumns
-from test_mangled_files import WHOLE
+from test_damaged_files import INTACT_FILES
 
 TABLES = ("nodes.parquet", "nodes.csv", "nodes.tsv", "nodes.csv.gz", "nodes.tsv.zst", "nodes.feather", "nodes.arrow")
 
@@ -302,7 +302,7 @@ def test_formats_are_known_by_suffix_and_by_content():
     assert format_of("e.mtx", EDGE_FORMATS, "edges") == Format("mtx")
     with pytest.raises(FileError, match=r"\.parquet\.gz is none of"):
         format_of("x.parquet.gz", NODE_FORMATS, "nodes")
-    assert sniff(WHOLE["parquet"][:100]) == Format("parquet")
-    assert sniff(WHOLE["arrow"][:100]) == Format("arrow")
-    assert sniff(WHOLE["csv.gz"][:100]) == Format("csv", "gzip")
+    assert sniff(INTACT_FILES["parquet"][:100]) == Format("parquet")
+    assert sniff(INTACT_FILES["arrow"][:100]) == Format("arrow")
+    assert sniff(INTACT_FILES["csv.gz"][:100]) == Format("csv", "gzip")
     assert sniff(b"id\tx\n") == Format("tsv")

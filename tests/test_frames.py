@@ -243,9 +243,9 @@ def test_an_edge_table_of_row_numbers_goes_with_arrays():
 
 def test_results_with_tables_can_be_pickled():
     result = pcfi.impute(pl.DataFrame({"age": AGE}), ROWS, alpha=0.5, beta=0.1)
-    twin = pickle.loads(pickle.dumps(result))
-    assert twin.values.equals(result.values)
-    assert twin.confidence.equals(result.confidence)
+    copied = pickle.loads(pickle.dumps(result))
+    assert copied.values.equals(result.values)
+    assert copied.confidence.equals(result.confidence)
 
 
 NODES = pd.DataFrame({"id": list("abcde"), "age": AGE, "city": COLUMNS["city"]})

@@ -108,10 +108,10 @@ def test_float16_is_computed_in_float32_and_comes_back():
 
 def test_prepared_graphs_can_be_copied_and_pickled():
     graph = pcfi.prepare_graph((EDGES, np.arange(1.0, 6)), directed=True)
-    for twin in (copy.deepcopy(graph), pickle.loads(pickle.dumps(graph))):
-        np.testing.assert_array_equal(twin.indices, graph.indices)
-        np.testing.assert_array_equal(twin.weights, graph.weights)
-        assert twin.directed
+    for copied in (copy.deepcopy(graph), pickle.loads(pickle.dumps(graph))):
+        np.testing.assert_array_equal(copied.indices, graph.indices)
+        np.testing.assert_array_equal(copied.weights, graph.weights)
+        assert copied.directed
     assert repr(graph) == "Graph(5 nodes, 5 edges, directed, weighted)"
 
 

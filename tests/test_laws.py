@@ -1,4 +1,4 @@
-"""The laws of STYLE, habit 14, over every method, solver, dtype, engine and face, each where it is true."""
+"""Laws that hold for every method, solver, dtype, backend and interface, or for a part of them."""
 
 import warnings
 
@@ -8,19 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pcfi
-from faces import FACES
+from array_interfaces import INTERFACES
 from hypothesis_profiles import examples
 from random_problems import RandomProblem, numba_threads, problems, problems_of_all_scales
 
 METHODS = ["pcfi", "fp", "neighbors", "mean", "zero"]
 SOLVERS = [pcfi.FixedSteps(9), pcfi.UntilSettled(1e-9, max_steps=5000), pcfi.UntilSettled(max_steps=5000)]
 
-# numpy and the engine for devices compute, the other faces translate
-faces = st.sampled_from(["numpy", "numpy", "device_tensor", "cpu_tensor", "pyg"])
+# numpy and device tensors are two backends, the other interfaces convert their input
+interfaces = st.sampled_from(["numpy", "numpy", "device_tensor", "cpu_tensor", "pyg"])
 
 options = st.fixed_dictionaries(
     {
-        "face": faces,
+        "interface": interfaces,
         "method": st.sampled_from(METHODS),
         "solver": st.sampled_from(SOLVERS),
         "alpha": st.sampled_from([0.05, 0.5, 0.9, 1.0]),
@@ -29,7 +29,7 @@ options = st.fixed_dictionaries(
         "self_loops": st.booleans(),
     }
 )
-settled = st.fixed_dictionaries({"face": faces, "alpha": st.sampled_from([0.05, 0.5, 0.9, 1.0])})
+settled = st.fixed_dictionaries({"interface": interfaces, "alpha": st.sampled_from([0.05, 0.5, 0.9, 1.0])})
 TIGHT = {"beta": 0.0, "solver": pcfi.UntilSettled(1e-11, max_steps=20_000)}
 
 
@@ -37,11 +37,11 @@ def law(*strategies, count=200):
     return lambda test: examples(count)(given(*strategies)(test))
 
 
-def run(problem: RandomProblem, features=None, graph=None, face="numpy", **chosen):
+def run(problem: RandomProblem, features=None, graph=None, interface="numpy", **chosen):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pcfi.UnreachableWarning)
         warnings.simplefilter("ignore", pcfi.TuningWarning)
-        return FACES[face](
+        return INTERFACES[interface](
             problem.masked if features is None else features,
             problem.graph if graph is None else graph,
             directed=problem.directed,
@@ -78,21 +78,21 @@ computing = st.sampled_from(["numpy", "device_tensor"])
 
 
 @law(problems_of_all_scales(max_channels=4), st.sampled_from(["values", "representation"]), computing, count=100)
-def test_what_is_left_to_the_library_keeps_these_laws(problem, objective, face):
+def test_tuned_results_keep_these_laws(problem, objective, interface):
     features = problem.masked
     before = features.tobytes()
-    result = run(problem, features, face=face, objective=objective, alpha="auto", beta="auto")
+    result = run(problem, features, interface=interface, objective=objective, alpha="auto", beta="auto")
     assert features.tobytes() == before
     assert result.values[problem.known].tobytes() == features[problem.known].tobytes()
     assert np.isfinite(result.values).all()
 
 
 @law(problems_of_all_scales(), options)
-def test_what_stands_in_a_missing_cell_is_ignored(problem, chosen):
+def test_values_in_missing_cells_are_ignored(problem, chosen):
     by_nan = run(problem, **chosen)
-    with_rubbish = np.where(problem.known, problem.features, problem.features.dtype.type(1e30))
-    with_rubbish[~problem.known & (problem.features > 0)] = np.inf
-    by_mask = run(problem, with_rubbish, known=problem.known, **chosen)
+    with_garbage = np.where(problem.known, problem.features, problem.features.dtype.type(1e30))
+    with_garbage[~problem.known & (problem.features > 0)] = np.inf
+    by_mask = run(problem, with_garbage, known=problem.known, **chosen)
     assert by_nan.values.tobytes() == by_mask.values.tobytes()
 
 
@@ -162,9 +162,9 @@ def test_a_constant_channel_stays_constant(problem, chosen, constant):
     np.testing.assert_array_equal(result.values[:, some], problem.features.dtype.type(constant))
 
 
-@law(problems(), st.sampled_from(["pcfi", "fp"]), st.integers(-20, 20), faces)
-def test_fixed_steps_scale_with_the_channels_together(problem, method, exponent, face):
-    chosen = {"face": face, "method": method, "solver": pcfi.FixedSteps(6), "beta": 0.3}
+@law(problems(), st.sampled_from(["pcfi", "fp"]), st.integers(-20, 20), interfaces)
+def test_fixed_steps_scale_with_the_channels_together(problem, method, exponent, interface):
+    chosen = {"interface": interface, "method": method, "solver": pcfi.FixedSteps(6), "beta": 0.3}
     scale = problem.features.dtype.type(2.0**exponent)
     plain = run(problem, **chosen).values
     scaled = run(problem, problem.masked * scale, **chosen).values
@@ -172,7 +172,7 @@ def test_fixed_steps_scale_with_the_channels_together(problem, method, exponent,
 
 
 @law(problems_of_all_scales(), options)
-def test_confidence_and_hops_tell_the_same_story(problem, chosen):
+def test_confidence_is_alpha_to_the_power_of_hops(problem, chosen):
     result = run(problem, **chosen)
     if chosen["method"] in ("neighbors", "mean", "zero"):
         assert result.confidence is None

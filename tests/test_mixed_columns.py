@@ -7,7 +7,7 @@ import torch
 from scipy import sparse
 
 import pcfi
-from faces import device_engine
+from array_interfaces import device_backend_on_cpu
 from pcfi.estimation.closed_form import LEVELS, Places, fit, moments_of
 
 SIZE = 1500
@@ -115,7 +115,7 @@ def test_known_cells_stay_whatever_the_trust(truth):
     assert result.tuning.trust[0] > 1
     known = ~np.isnan(hidden)
     np.testing.assert_array_equal(result.values[known], hidden[known])
-    with device_engine():
+    with device_backend_on_cpu():
         device = pcfi.impute(torch.from_numpy(hidden), torch.from_numpy(EDGES.to_numpy().T.copy())).values.numpy()
     np.testing.assert_array_equal(device[known], hidden[known])
     np.testing.assert_allclose(device, result.values, rtol=1e-3, atol=1e-3)

@@ -12,7 +12,7 @@ from torch_geometric.data import Batch, Data, HeteroData, InMemoryDataset
 from torch_geometric.loader import DataLoader
 
 import pcfi
-from faces import device_engine
+from array_interfaces import device_backend_on_cpu
 from pcfi.pyg import ImputeFeatures
 from random_problems import random_problem
 
@@ -162,7 +162,7 @@ def test_the_engine_for_devices_fills_batches_as_well():
         solver=pcfi.UntilSettled(1e-9), add_confidence=True, add_indicator=True, alpha=0.5, beta=0.1
     )
     by_kernels = transform(batch)
-    with device_engine():
+    with device_backend_on_cpu():
         by_torch = transform(batch)
     torch.testing.assert_close(by_torch.x, by_kernels.x, atol=1e-6, rtol=0)
     torch.testing.assert_close(by_torch.confidence, by_kernels.confidence)
@@ -219,9 +219,9 @@ def test_repr_tells_the_parameters():
 def test_transforms_can_be_copied_and_pickled():
     transform = ImputeFeatures("gone", alpha=0.9, beta=0.1)
     data = small(gone=X.isnan())
-    for twin in (copy.deepcopy(transform), pickle.loads(pickle.dumps(transform))):
-        assert repr(twin) == repr(transform)
-        assert torch.equal(twin(data).x, transform(data).x)
+    for copied in (copy.deepcopy(transform), pickle.loads(pickle.dumps(transform))):
+        assert repr(copied) == repr(transform)
+        assert torch.equal(copied(data).x, transform(data).x)
 
 
 class Graphs(InMemoryDataset):

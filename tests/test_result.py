@@ -72,9 +72,9 @@ def test_hops_are_kept_per_pattern_and_expanded_on_demand():
 
 def test_results_can_be_copied_and_pickled():
     result = pcfi.impute(FEATURES, PATH, alpha=0.5, beta=0.1)
-    for twin in (copy.deepcopy(result), pickle.loads(pickle.dumps(result))):
-        np.testing.assert_array_equal(twin.values, result.values)
-        np.testing.assert_array_equal(twin.confidence, result.confidence)
+    for copied in (copy.deepcopy(result), pickle.loads(pickle.dumps(result))):
+        np.testing.assert_array_equal(copied.values, result.values)
+        np.testing.assert_array_equal(copied.confidence, result.confidence)
 
 
 def test_progress_names_the_stages(capsys):

@@ -111,9 +111,9 @@ def test_tensors_on_the_cpu_are_read_and_given_back_without_a_copy():
 
 def test_results_in_tensors_can_be_copied_and_pickled():
     result = pcfi.impute(FEATURES, EDGES, alpha=0.5, beta=0.1)
-    for twin in (copy.deepcopy(result), pickle.loads(pickle.dumps(result))):
-        assert torch.equal(twin.values, result.values)
-        assert torch.equal(twin.confidence, result.confidence)
+    for copied in (copy.deepcopy(result), pickle.loads(pickle.dumps(result))):
+        assert torch.equal(copied.values, result.values)
+        assert torch.equal(copied.confidence, result.confidence)
 
 
 def test_torch_is_not_loaded_for_numpy():

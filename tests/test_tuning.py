@@ -8,7 +8,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 import pcfi
-from faces import device_engine
+from array_interfaces import device_backend_on_cpu
 from pcfi.estimation.search import DEFAULT_ALPHA, DEFAULT_BETA
 from random_problems import numba_threads, random_known
 from smooth_features import hidden_at, ring, smooth
@@ -139,7 +139,7 @@ def test_tensors_are_tuned_like_arrays():
     plain = pcfi.impute(features, ring(200))
     tensor = pcfi.impute(torch.from_numpy(features), torch.from_numpy(ring(200)))
     assert tensor.values.numpy().tobytes() == plain.values.tobytes()
-    with device_engine():
+    with device_backend_on_cpu():
         device = pcfi.impute(torch.from_numpy(features), torch.from_numpy(ring(200)))
         low, high = device.interval(0.9)
     assert (device.alpha, device.beta) == (plain.alpha, plain.beta)

@@ -25,7 +25,7 @@ from pcfi.stages.hops import Hops
 
 MAX_BLOCK_BYTES = 1 << 23  # of one of the two arrays that a block of rows needs, so that both stay in the cache
 MIN_BLOCK_ROWS = 256  # so that a matrix product is worth its call
-NOISE_IN_EPS = 16  # deviations of values of order 1 below this many machine epsilons are rounding
+NOISE_IN_EPS = 1024  # below, rounding (in machine epsilons) would change correlations by more than about 0.001
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Every face as a function: a small problem -> filled values as a plain array, by the way of that face."""
+"""Interfaces that take tables or objects, each as a function: a small problem -> filled values as an array."""
 
 import warnings
 
@@ -12,11 +12,11 @@ from scipy import sparse
 import pcfi
 from random_problems import RandomProblem
 
-PAPER = {"alpha": 0.5, "beta": 0.1}  # what the faces are compared with unless a test says otherwise
+PAPER = {"alpha": 0.5, "beta": 0.1}  # unless a test passes others
 
 
 def node_names(problem: RandomProblem) -> list[str]:
-    """Names whose order has nothing to do with the order of the rows."""
+    """Return names whose sort order differs from the order of the rows."""
     return [f"{(7 * row) % 1009}-{row}" for row in range(len(problem.features))]
 
 
@@ -60,7 +60,7 @@ def by_networkx(problem, **chosen):
     for row, vector in zip(node_names(problem), problem.masked, strict=True):
         G.add_node(row, **({} if np.isnan(vector).all() else {"features": vector}))
     if not nx.get_node_attributes(G, "features"):
-        return by_nothing(problem, **chosen)
+        return by_arrays(problem, **chosen)
     flow = problem.flow
     names = node_names(problem)
     for j, i in zip(*np.nonzero(flow), strict=True):
@@ -70,7 +70,7 @@ def by_networkx(problem, **chosen):
     return np.array([vector for _, vector in filled.nodes(data="features")], dtype=np.float64)
 
 
-def by_nothing(problem, **chosen):
+def by_arrays(problem, **chosen):
     return pcfi.impute(problem.masked.astype(np.float64), problem.graph, **PAPER | chosen).values
 
 
@@ -88,7 +88,7 @@ def by_estimator(problem, **chosen):
     return imputer.fit_transform(problem.masked, graph=problem.graph)
 
 
-FACES = {
+INTERFACES = {
     "pandas": by_pandas,
     "polars": by_polars,
     "pyarrow": by_pyarrow,

@@ -24,7 +24,7 @@ from pcfi.inputs.ids import Ids, is_frame, open_frame
 from pcfi.scale import build_graph
 
 
-def whole_files():
+def intact_files():
     table = node_table(features(n_nodes=12))
     made = {}
     for name in ("parquet", "csv", "arrow"):
@@ -44,10 +44,10 @@ def whole_files():
     return made
 
 
-WHOLE = whole_files()
+INTACT_FILES = intact_files()
 
 
-def whole_edge_files():
+def intact_edge_files():
     index = ring(12)
     adjacency = sparse.coo_array((np.linspace(0.5, 2, 12), tuple(index)), shape=(12, 12))
     weights = pa.array(np.linspace(0.5, 2, 12))
@@ -72,11 +72,11 @@ def whole_edge_files():
     return made
 
 
-WHOLE_EDGES = whole_edge_files()
+INTACT_EDGE_FILES = intact_edge_files()
 
 
-def mangled(data, whole):
-    content = bytearray(whole)
+def damaged(data, intact):
+    content = bytearray(intact)
     for _ in range(data.draw(st.integers(1, 4))):
         place = data.draw(st.integers(0, len(content)))
         match data.draw(st.sampled_from(["cut", "flip", "insert", "drop"])):
@@ -92,19 +92,19 @@ def mangled(data, whole):
 
 
 @examples(150)
-@given(data=st.data(), kind=st.sampled_from(sorted(WHOLE)))
-def test_mangled_files_give_a_table_or_a_clear_error(tmp_path_factory, data, kind):
-    path = tmp_path_factory.getbasetemp() / f"mangled.{kind}"
-    path.write_bytes(mangled(data, WHOLE[kind]))
+@given(data=st.data(), kind=st.sampled_from(sorted(INTACT_FILES)))
+def test_damaged_files_give_a_table_or_a_clear_error(tmp_path_factory, data, kind):
+    path = tmp_path_factory.getbasetemp() / f"damaged.{kind}"
+    path.write_bytes(damaged(data, INTACT_FILES[kind]))
     try:
         nodes = read_nodes(str(path), NodeColumns())
     except pcfi.PcfiError as error:
-        said = str(error)
+        message = str(error)
     else:
-        said = " ".join(nodes.channels)
+        message = " ".join(nodes.channels)
         assert nodes.table.num_rows > 0
-    assert said
-    assert "\n" not in said
+    assert message
+    assert "\n" not in message
 
 
 def graph_of(path, nodes):
@@ -121,39 +121,39 @@ def graph_of(path, nodes):
 def mapped_graph_of(path, nodes):
     """The same within a budget."""
     ids = None if nodes.id is None or path.suffix == ".npy" else nodes.table[nodes.id]
-    return build_graph(path, path.with_name("mangled-graph"), n_nodes=12, ids=ids, overwrite=True)
+    return build_graph(path, path.with_name("damaged-graph"), n_nodes=12, ids=ids, overwrite=True)
 
 
-@pytest.mark.parametrize("kind", sorted(WHOLE_EDGES))
-def test_whole_edge_files_are_read_alike_with_and_without_a_budget(tmp_path, kind):
-    (tmp_path / kind).write_bytes(WHOLE_EDGES[kind])
+@pytest.mark.parametrize("kind", sorted(INTACT_EDGE_FILES))
+def test_intact_edge_files_are_read_alike_with_and_without_a_budget(tmp_path, kind):
+    (tmp_path / kind).write_bytes(INTACT_EDGE_FILES[kind])
     nodes = NodeFileContents(table=node_table(features(n_nodes=12)), id="id" if kind.startswith("ids") else None)
-    whole = graph_of(tmp_path / kind, nodes)
-    assert whole.n_edges == 12
+    graph = graph_of(tmp_path / kind, nodes)
+    assert graph.n_edges == 12
     if kind.split(".")[-1] not in ("npz", "mtx"):
         mapped = mapped_graph_of(tmp_path / kind, nodes)
-        assert np.array_equal(mapped.indices, whole.indices)
-        assert np.array_equal(mapped.weights_as(np.float64), whole.weights_as(np.float64))
+        assert np.array_equal(mapped.indices, graph.indices)
+        assert np.array_equal(mapped.weights_as(np.float64), graph.weights_as(np.float64))
 
 
 @examples(250)
-@given(data=st.data(), kind=st.sampled_from(sorted(WHOLE_EDGES)))
-def test_mangled_edge_files_give_a_graph_or_a_clear_error(tmp_path_factory, data, kind):
-    path = tmp_path_factory.getbasetemp() / f"mangled-{kind}"
-    path.write_bytes(mangled(data, WHOLE_EDGES[kind]))
+@given(data=st.data(), kind=st.sampled_from(sorted(INTACT_EDGE_FILES)))
+def test_damaged_edge_files_give_a_graph_or_a_clear_error(tmp_path_factory, data, kind):
+    path = tmp_path_factory.getbasetemp() / f"damaged-{kind}"
+    path.write_bytes(damaged(data, INTACT_EDGE_FILES[kind]))
     nodes = NodeFileContents(table=node_table(features(n_nodes=12)), id="id" if kind.startswith("ids") else None)
     readers = [graph_of] if kind.split(".")[-1] in ("npz", "mtx") else [graph_of, mapped_graph_of]
     for read in readers:
         try:
             graph = read(path, nodes)
         except pcfi.PcfiError as error:
-            said = str(error)
+            message = str(error)
         else:
-            said = repr(graph)
+            message = repr(graph)
             assert graph.n_nodes == 12
             assert np.isfinite(graph.degree).all()
-        assert said
-        assert "\n" not in said
+        assert message
+        assert "\n" not in message
 
 
 @pytest.mark.parametrize(("end", "words"), [(b"1 2 5E", "ends within a line"), (b"1 2 5\0E-1\n", "is no text")])

@@ -1,4 +1,4 @@
-"""The ways into pcfi, as one: features and graph in numpy -> a result in numpy. Each face joins the laws here."""
+"""Interfaces that take arrays or tensors, each as a function: features and graph in numpy -> a result in numpy."""
 
 import dataclasses
 import os
@@ -18,8 +18,8 @@ DEVICE = torch.device(os.environ.get("PCFI_TEST_DEVICE", "cpu"))
 
 
 @contextmanager
-def device_engine():
-    """Let tensors on the CPU, too, go to the engine for devices."""
+def device_backend_on_cpu():
+    """Compute with the device backend even for tensors on the CPU."""
     before = tensors.KERNEL_DEVICES
     tensors.KERNEL_DEVICES = ()
     try:
@@ -32,25 +32,25 @@ def to_numpy(table: Any) -> np.ndarray:
     return table.cpu().numpy() if isinstance(table, torch.Tensor) else np.asarray(table)
 
 
-def in_numpy(result: pcfi.Imputation) -> pcfi.Imputation:
+def result_in_numpy(result: pcfi.Imputation) -> pcfi.Imputation:
     cells = dataclasses.replace(result.cells, wrap=to_numpy)
     return dataclasses.replace(result, values=to_numpy(result.values), cells=cells)
 
 
 def to_tensor(array: Any) -> torch.Tensor:
-    """A tensor with the same contents; the array may be one that must not be written to, which torch warns of."""
+    """Copy an array into a tensor; torch warns about read-only arrays that it shares memory with."""
     return torch.from_numpy(np.array(array))
 
 
-def tensor_graph(graph: Any, place: Any = "cpu") -> Any:
+def tensor_graph(graph: Any, device: Any = "cpu") -> Any:
     if isinstance(graph, tuple):
-        return tuple(None if part is None else to_tensor(part).to(place) for part in graph)
-    return to_tensor(graph).to(place)
+        return tuple(None if part is None else to_tensor(part).to(device) for part in graph)
+    return to_tensor(graph).to(device)
 
 
-def check_untouched(given: torch.Tensor, features: np.ndarray, values: torch.Tensor) -> None:
-    assert to_numpy(given).tobytes() == features.tobytes()
-    assert given.data_ptr() != values.data_ptr()
+def check_untouched(tensor: torch.Tensor, features: np.ndarray, values: torch.Tensor) -> None:
+    assert to_numpy(tensor).tobytes() == features.tobytes()
+    assert tensor.data_ptr() != values.data_ptr()
 
 
 def numpy(features, graph, **options):
@@ -58,23 +58,23 @@ def numpy(features, graph, **options):
 
 
 def cpu_tensor(features, graph, known=None, **options):
-    given, known = to_tensor(features), None if known is None else to_tensor(known)
-    result = pcfi.impute(given, tensor_graph(graph), known=known, **PAPER | options)
-    check_untouched(given, features, result.values)
-    return in_numpy(result)
+    tensor, known = to_tensor(features), None if known is None else to_tensor(known)
+    result = pcfi.impute(tensor, tensor_graph(graph), known=known, **PAPER | options)
+    check_untouched(tensor, features, result.values)
+    return result_in_numpy(result)
 
 
 def device_tensor(features, graph, known=None, **options):
-    given, known = to_tensor(features).to(DEVICE), None if known is None else to_tensor(known).to(DEVICE)
-    with device_engine():
-        result = pcfi.impute(given, tensor_graph(graph, DEVICE), known=known, **PAPER | options)
-    assert result.values.device == given.device
-    check_untouched(given, features, result.values)
-    return in_numpy(result)
+    tensor, known = to_tensor(features).to(DEVICE), None if known is None else to_tensor(known).to(DEVICE)
+    with device_backend_on_cpu():
+        result = pcfi.impute(tensor, tensor_graph(graph, DEVICE), known=known, **PAPER | options)
+    assert result.values.device == tensor.device
+    check_untouched(tensor, features, result.values)
+    return result_in_numpy(result)
 
 
 def pyg(features, graph, known=None, **options):
-    """The transform has the values and the confidence; the rest is that of the plain call."""
+    """Return the values of the transform in a result that otherwise comes from the plain call."""
     edge_index, weights = graph if isinstance(graph, tuple) else (graph, None)
     data = Data(x=to_tensor(features), edge_index=to_tensor(edge_index))
     if weights is not None:
@@ -89,4 +89,4 @@ def pyg(features, graph, known=None, **options):
     return dataclasses.replace(plain, values=filled.x.numpy())
 
 
-FACES = {face.__name__: face for face in (numpy, cpu_tensor, device_tensor, pyg)}
+INTERFACES = {interface.__name__: interface for interface in (numpy, cpu_tensor, device_tensor, pyg)}

@@ -1,6 +1,6 @@
 """The engine for devices against the compiled kernels, closed forms and direct solves.
 
-Runs on the CPU; `PCFI_TEST_DEVICE=cuda pytest tests/test_device_engine.py tests/test_laws.py` runs it on yours.
+Runs on the CPU; `PCFI_TEST_DEVICE=cuda pytest tests/test_device_backend.py tests/test_laws.py` runs it on yours.
 """
 
 import warnings
@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import pcfi
-from faces import DEVICE, device_engine, device_tensor, numpy
+from array_interfaces import DEVICE, device_backend_on_cpu, device_tensor, numpy
 from pcfi._kernels import reference
 from pcfi.backends.torch_device.adjacency import Adjacency
 from pcfi.inputs import tensors
@@ -234,10 +234,10 @@ def test_channels_of_different_scales_are_warned_of_on_a_device_too():
     waves = 5 + np.sin(2 * np.pi * ring[0] / 200)[:, None]
     features = np.where(rng.random((200, 3)) < 0.4, waves * np.array([1.0, 1e3, 1e-3]), np.nan)
     features = np.column_stack([features, np.full(200, np.nan)])
-    for face in (numpy, device_tensor):
+    for interface in (numpy, device_tensor):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            face(features, ring, beta=2.0, unreachable="nan")
+            interface(features, ring, beta=2.0, unreachable="nan")
         (said,) = (str(warning.message) for warning in caught if warning.category is pcfi.ScaleWarning)
         assert said.startswith("channel propagation with beta=2 took channel 2 ")
 
@@ -249,7 +249,7 @@ def test_huge_values_have_a_mean():
 
 def test_tables_of_a_result_are_tensors_beside_the_features():
     x = torch.tensor([[1.0, torch.nan], [torch.nan, torch.nan], [2.0, torch.nan]], device=DEVICE)
-    with device_engine(), pytest.warns(pcfi.UnreachableWarning):
+    with device_backend_on_cpu(), pytest.warns(pcfi.UnreachableWarning):
         results = [
             pcfi.impute(x, torch.tensor([[0, 1], [1, 2]], device=DEVICE), method=m, alpha=0.5, beta=0.1)
             for m in ("pcfi", "mean")
@@ -281,7 +281,7 @@ def test_a_mask_that_must_not_be_written_to_is_read_in_silence():
     x = torch.tensor([[1.0], [0.0], [3.0]], device=DEVICE)
     known = np.array([[True], [False], [True]])
     known.flags.writeable = False
-    with device_engine():
+    with device_backend_on_cpu():
         assert pcfi.impute(x, path(3), known=known, alpha=0.5, beta=0.1).values.tolist() == [[1.0], [2.0], [3.0]]
 
 
