@@ -41,28 +41,36 @@ class FileMetadata:
         return self.nodes.store.dtype
 
 
-def serves(paths: tuple[str, str]) -> bool:
+def serves(paths: tuple[str, str], *, text: bool = False) -> bool:
     """Whether both files are of a kind whose head says enough."""
     from pcfi.files.paths import suffix_of, table_suffix
     from pcfi.outofcore.edge_tables import SUFFIXES as TABLES
     from pcfi.outofcore.feature_stores import SUFFIXES
 
-    nodes = suffix_of(paths[0]) in SUFFIXES or ".zarr/" in paths[0]
+    nodes = suffix_of(paths[0]) in SUFFIXES or ".zarr/" in paths[0] or (text and table_suffix(paths[0]) in TABLES)
     return nodes and (table_suffix(paths[1]) in (*TABLES, ".npy") or Path(paths[1]).is_dir())
 
 
 def read_metadata(
-    told: Session, paths: tuple[str, str], node_columns: NodeColumns, edge_columns: EdgeColumns, limit: int
+    told: Session,
+    paths: tuple[str, str],
+    node_columns: NodeColumns,
+    edge_columns: EdgeColumns,
+    limit: int,
+    conversion: Any = None,
 ) -> FileMetadata:
-    """Choose columns by the rules for all files, and say so; looking for ids takes at most `limit` bytes of memory."""
+    """Choose columns by the rules for all files, and say so; looking for ids takes at most `limit` bytes of memory.
+
+    `conversion` is where `pcfi.scale` converts a node table to if it has to; without, nothing is converted.
+    """
     from pcfi.files.paths import is_address
     from pcfi.outofcore.node_source import ends_of, open_nodes
 
     for path, what in zip(paths, ("nodes", "edges"), strict=True):
         if not is_address(path) and not Path(path).exists():
             raise FileError(f"{path} does not exist: check the name of the file of {what}")
-    _refuse_others(paths)
-    nodes = open_nodes(paths[0], node_columns, ends_of(paths[1], edge_columns), limit)
+    _refuse_others(paths, text=conversion is not None)
+    nodes = open_nodes(paths[0], node_columns, ends_of(paths[1], edge_columns), limit, conversion)
     told.say(_described(nodes, paths[0]))
     return FileMetadata(nodes=nodes, edge_columns=_choose_ends(told, paths[1], edge_columns))
 
@@ -78,16 +86,17 @@ def _described(nodes: Any, path: str) -> str:
     return node_files.described(contents, path, n_nodes)
 
 
-def _refuse_others(paths: tuple[str, str]) -> None:
-    if serves(paths):
+def _refuse_others(paths: tuple[str, str], *, text: bool) -> None:
+    if serves(paths, text=text):
         return
-    from pcfi.files.paths import suffix_of
+    from pcfi.files.paths import suffix_of, table_suffix
+    from pcfi.outofcore.edge_tables import SUFFIXES as TABLES
     from pcfi.outofcore.feature_stores import SUFFIXES
 
-    if suffix_of(paths[0]) not in SUFFIXES and ".zarr/" not in paths[0]:
+    if suffix_of(paths[0]) not in SUFFIXES and table_suffix(paths[0]) not in TABLES and ".zarr/" not in paths[0]:
         raise ParameterError(
-            "with --memory or --cluster nodes come as .parquet (a file, or a folder of files), .npy or .zarr, got "
-            f"{paths[0]}: convert it, or leave the budget out"
+            "with --memory or --cluster nodes come as .parquet (a file, or a folder of files), .csv, .tsv (also .gz, "
+            f".zst), .npy or .zarr, got {paths[0]}: convert it, or leave the budget out"
         )
     raise ParameterError(
         "with --memory or --cluster edges come as .parquet (a file, or a folder of files), .csv, .tsv (also .gz, "

@@ -20,8 +20,6 @@ INSTEAD = {
     "--facts": "leave it out, or use --json",
     "--evaluate": "use pcfi evaluate on fewer columns",
     "--round": "round the output",
-    "--categorical": "leave --memory and --cluster out, or turn categories into columns of 0 and 1",
-    "--missing-value": "write null or NaN into such cells",
     "--objective values": "leave it out: values are calibrated on the whole table only",
     "--threads": "workers have threads of their own, dask worker --nthreads",
 }
@@ -59,14 +57,14 @@ def stream(
     from pcfi.files.paths import full_path
     from pcfi.memory import available, give_back, size_in_bytes
     from pcfi.outofcore.folder import WorkFolder
-    from pcfi.outofcore.imputation import work_path
+    from pcfi.outofcore.imputation import conversion_of, work_path
 
-    _refuse(paths, nodes, given, outputs, budget)
+    _refuse(paths, given, outputs, budget)
     folder = WorkFolder(work_path(budget.work, full_path(outputs.values)))
     resumes = folder.has("job.json")
     outputs.check_stored(resumes=resumes)
     most = size_in_bytes(budget.memory, "memory") if budget.memory else available() or 1 << 62
-    metadata = read_metadata(told, paths, nodes, edges, most // 8)
+    metadata = read_metadata(told, paths, nodes, edges, most // 8, conversion_of(folder))
     give_back()  # what looking for ids took
     parameters = _parameters(told, given)
     told.say(
@@ -92,9 +90,7 @@ def stream(
         )
 
 
-def _refuse(
-    paths: tuple[str, str], nodes: NodeColumns, given: dict[str, Any], outputs: Outputs, budget: Budget
-) -> None:
+def _refuse(paths: tuple[str, str], given: dict[str, Any], outputs: Outputs, budget: Budget) -> None:
     """Say what does not go together with a budget, and what to do instead."""
     from pcfi.outofcore.imputation import METHODS
 
@@ -105,8 +101,6 @@ def _refuse(
         "--intervals": outputs.intervals,
         "--report": outputs.report,
         "--facts": outputs.facts,
-        "--categorical": nodes.categorical,
-        "--missing-value": nodes.missing_values,
         "--objective values": given.get("objective") == "values",
         **budget.others,
         "--threads": budget.cluster is not None and budget.others["--threads"],

@@ -33,6 +33,11 @@ class WorkFolder:
         """Where the graph of this run is if it came as an edge file."""
         return self.path.with_name(f"{self.path.name}.graph")
 
+    @property
+    def nodes(self) -> Path:
+        """Where the node table of this run is if it had to be converted."""
+        return self.path.with_name(f"{self.path.name}.nodes.parquet")
+
     def begin(self, job: dict[str, Any]) -> None:
         """Write down what the run is, or find that it has begun already."""
         job = json.loads(json.dumps({"format": FORMAT, **job}))
@@ -70,6 +75,7 @@ class WorkFolder:
         self.path.rename(self._retired)
         remove(self._retired)
         remove(self.graph)
+        remove(self.nodes)
 
     def abandon(self) -> None:
         """Remove what this run has left, but never another run; what a worker may still be writing to stays."""
@@ -78,6 +84,7 @@ class WorkFolder:
                 self.retire()
             elif self._is_mine:
                 remove(self.graph)
+                remove(self.nodes)
 
     @property
     def _retired(self) -> Path:

@@ -2,7 +2,7 @@
 
 import errno
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -21,7 +21,7 @@ from pcfi.errors import (
     UnsupportedTypeError,
 )
 from pcfi.files.paths import full_path, is_address, is_scratch, place_of, suffix_of
-from pcfi.inputs.columns import EdgeColumns, NodeColumns, Weight
+from pcfi.inputs.columns import EdgeColumns, Kind, NodeColumns, Weight
 from pcfi.inputs.graphs import read_graph
 from pcfi.memory import available
 from pcfi.outofcore import file_names
@@ -30,7 +30,7 @@ from pcfi.outofcore.edge_source import EdgeSource
 from pcfi.outofcore.feature_stores import FeatureStore, open_features
 from pcfi.outofcore.folder import WorkFolder
 from pcfi.outofcore.mapped_graph import FACTS, MappedGraph, open_graph
-from pcfi.outofcore.node_source import NodeSource, ends_of, open_nodes
+from pcfi.outofcore.node_source import ConversionFile, NodeSource, ends_of, open_nodes
 from pcfi.outofcore.plan import check_budget, check_space, make_plan
 from pcfi.outofcore.result import StoredImputation, report
 from pcfi.outofcore.run import OutOfCoreRun, facts_of
@@ -53,6 +53,8 @@ def impute(
     *,
     id: str | None = None,  # noqa: A002  as it is called everywhere
     columns: Any = None,
+    categorical: Sequence[str] = (),
+    missing_values: Sequence[Any] = (),
     source: str | None = None,
     target: str | None = None,
     weight: Weight = None,
@@ -82,8 +84,8 @@ def impute(
     Parameters
     ----------
     features : path
-        Nodes x channels: .npy, .zarr, or .parquet (a file, or a folder of them). Zarr and Parquet may be any address
-        that fsspec opens. NaN and null are missing unless `known` is given.
+        Nodes x channels: .npy, .zarr, .parquet (a file, or a folder of them), or .csv or .tsv (also .gz, .zst). Zarr
+        and Parquet may be any address that fsspec opens. NaN and null are missing unless `known` is given.
     graph : path or MappedGraph
         A folder made by `pcfi.scale.build_graph`; or an edge file that it reads. Edges name nodes by row numbers, or by
         the ids of the column `id`.
@@ -96,6 +98,11 @@ def impute(
         numbers. Ids are never a channel.
     columns : list of str, default=None
         The channels among the columns of Parquet features. None: all columns of numbers but the ids.
+    categorical : list of str, default=()
+        Further columns to fill, of categories, as in `pcfi.frames.impute`. The table is converted first, to one channel
+        for each category, and the result must be Parquet.
+    missing_values : list, default=()
+        Further values that mean missing, such as [-999, "?"].
     source, target, weight : str, default=None
         Columns of an edge file, as in `pcfi.scale.build_graph`.
     unknown_ids : {"error", "drop"}, default="error"
@@ -154,22 +161,25 @@ def impute(
     )
     results = {"values": _text(result), "confidence": _text(confidence), "hops": _text(hops)}
     _check_choices(settings, results)
-    edge_columns = EdgeColumns(source=source, target=target, weight=weight, unknown_ids=unknown_ids)
-    nodes = features if isinstance(features, NodeSource) else _open_nodes(features, id, columns, graph, edge_columns)
-    store, id = nodes.store, nodes.id  # noqa: A001
-    mask = None if known is None else open_features(known, "known", boolean=True)
-    _check_shapes(store, mask)
-    _check_places(results, {"features": store.path} | ({} if mask is None else {"known": mask.path}))
     for name, path in results.items():
         if path is not None:
-            open_sink(path, "result" if name == "values" else name, store.shape, np.float32, store.names)
+            open_sink(path, "result" if name == "values" else name, (0, 0), np.float32, [])  # that it can be written
     folder = WorkFolder(work_path(work, results["values"]))
+    edge_columns = EdgeColumns(source=source, target=target, weight=weight, unknown_ids=unknown_ids)
     with connected(client) as cluster, _kept_or_removed(folder):
         _refuse_existing(folder, results, overwrite)
+        if not isinstance(features, NodeSource):
+            node_columns = NodeColumns(id=id, channels=columns, categorical=categorical, missing_values=missing_values)
+            features = _open_nodes(features, node_columns, ends_of(graph, edge_columns), folder)
+        store = features.store
+        mask = None if known is None else open_features(known, "known", boolean=True)
+        _check_shapes(store, mask)
+        _check_categories(features, results, settings, mask)
+        _check_places(results, {"features": store.path} | ({} if mask is None else {"known": mask.path}))
         check_budget(store, settings, memory, cluster)
-        edges = EdgeSource.of(graph, id, asdict(edge_columns))
+        edges = EdgeSource.of(graph, features.id, asdict(edge_columns))
         built = edges.folder(folder, store, settings, memory)
-        run = _begin(folder, settings, store, mask, built, {"results": results, "edges": edges.facts()}, id)
+        run = _begin(folder, settings, features, mask, built, {"results": results, "edges": edges.facts()})
         plan = make_plan(run, memory, cluster)
         folder.write(file_names.PLAN, plan)
         runner: Runner = LocalRunner(run, progress=progress)
@@ -184,9 +194,29 @@ def impute(
     return found
 
 
-def _open_nodes(path: Any, id_column: str | None, columns: Any, graph: Any, edges: EdgeColumns) -> NodeSource:
+def _open_nodes(path: Any, columns: NodeColumns, ends: Callable[[], Kind | None], folder: WorkFolder) -> NodeSource:
     limit = (available() or USUAL_MEMORY) // 8
-    return open_nodes(path, NodeColumns(id=id_column, channels=columns), ends_of(graph, edges), limit)
+    return open_nodes(path, columns, ends, limit, conversion_of(folder))
+
+
+def conversion_of(folder: WorkFolder) -> ConversionFile:
+    """Where a node table is converted to if that is needed; a run that is resumed has done so before."""
+    return ConversionFile(path=folder.nodes, is_done=folder.has(file_names.JOB))
+
+
+def _check_categories(
+    nodes: NodeSource, results: dict[str, str | None], settings: Settings, mask: FeatureStore | None
+) -> None:
+    """Refuse what does not go together with categories, as `pcfi.impute` does."""
+    if not nodes.categories:
+        return
+    if mask is not None:
+        raise ParameterError("known= and categorical= do not go together: put null into the missing cells")
+    if settings.unreachable == "zero":
+        raise ParameterError("a category cannot be zero", remedy="choose another {unreachable}, or no {categorical}")
+    for path in results.values():
+        if path is not None and suffix_of(path) != ".parquet":
+            raise ParameterError(f"{path!r} holds numbers only: write categories to .parquet")
 
 
 def _text(path: str | Path | None) -> str | None:
@@ -257,19 +287,25 @@ def _refuse_existing(folder: WorkFolder, results: dict[str, str | None], overwri
 def _begin(
     folder: WorkFolder,
     settings: Settings,
-    store: FeatureStore,
+    nodes: NodeSource,
     mask: FeatureStore | None,
     graph: Path,
     more: dict[str, Any],
-    id_column: str | None,
 ) -> OutOfCoreRun:
     """Write down what the run is, or find that it has begun already."""
-    found = open_graph(graph)
+    found, store = open_graph(graph), nodes.store
     read_graph(found, store.shape[0], f"features has {store.shape[0]} rows", directed=settings.directed)
     columns = store.names if suffix_of(store.path) == ".parquet" else None
     job = {
         "settings": facts_of(settings),
-        "features": {"path": store.path, "columns": columns, "id": id_column, "stamp": store.stamp},
+        "features": {
+            "path": store.path,
+            "columns": columns,
+            "id": nodes.id,
+            "categories": nodes.categories,
+            "stamp": store.stamp,
+            "original": nodes.original,
+        },
         "known": mask and {"path": mask.path, "columns": None, "stamp": mask.stamp},
         "graph": {"path": str(graph), "stamp": [len(found.indices), (graph / FACTS).stat().st_mtime_ns]},
         **more,

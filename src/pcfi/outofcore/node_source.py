@@ -1,6 +1,6 @@
 """A file of features, and what the caller says about its columns -> ids and channels, by the rules for all tables."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -8,19 +8,23 @@ from typing import Any
 from pcfi.errors import FeatureError, ParameterError, TooLargeError
 from pcfi.files.edge_files import kind_of_ends
 from pcfi.files.node_files import choose_columns, differ
-from pcfi.files.opening import InputFile
-from pcfi.files.paths import full_path, table_suffix
+from pcfi.files.opening import InputFile, clear_errors
+from pcfi.files.paths import full_path, is_address, table_suffix
 from pcfi.files.text import holds_integers
+from pcfi.files.text_batches import TextBatches
 from pcfi.inputs.columns import EdgeColumns, Kind, NodeColumns
+from pcfi.memory import size_in_words
 from pcfi.outofcore.edge_tables import SUFFIXES as EDGE_SUFFIXES
 from pcfi.outofcore.feature_stores import FeatureStore, ParquetStore, open_features
+from pcfi.outofcore.node_conversion import conversion_facts, convert_nodes
 
-ROWS_IN_SAMPLE = 1 << 16  # enough to reject most columns before all of their values are compared
+ROWS_AT_A_TIME = 1 << 16  # also enough to reject most columns as ids before all of their values are compared
+TEXT_SUFFIXES = (".csv", ".tsv")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NodeSource:
-    """A file of features, and what its columns are.
+    """Features as a run reads them, and what their columns are.
 
     Attributes
     ----------
@@ -29,18 +33,21 @@ class NodeSource:
     id : str or None
         The column of ids; None: nodes are named by row numbers.
     schema : pyarrow.Schema or None
-        Of all columns; None for a file without names of columns.
+        Of all columns of the caller's table; None for a file without names of columns.
+    channels : list of str
+        Columns of numbers that are filled.
+    categories : dict of lists of str
+        Categories of each column of categories.
+    original : dict or None
+        Of a table that was converted: its path, its stamp and what the caller says about its columns.
     """
 
     store: FeatureStore
     id: str | None = None
     schema: Any = None
+    channels: list[str] = field(default_factory=list)
     categories: dict[str, list[str]] = field(default_factory=dict)
-
-    @property
-    def channels(self) -> list[str]:
-        """Columns of numbers that are filled."""
-        return self.store.names
+    original: dict[str, Any] | None = None
 
 
 def ends_of(graph: Any, columns: EdgeColumns) -> Callable[[], Kind | None]:
@@ -53,33 +60,193 @@ def ends_of(graph: Any, columns: EdgeColumns) -> Callable[[], Kind | None]:
     return look
 
 
-def open_nodes(path: Any, columns: NodeColumns, ends: Callable[[], Kind | None], limit: int) -> NodeSource:
-    """Choose columns by the rules for all tables; looking for ids takes at most `limit` bytes of memory."""
-    store = open_features(path, "features")
-    if not isinstance(store, ParquetStore):
-        named = {"id": columns.id, "columns": columns.channels, "exclude": columns.exclude}
-        for parameter, value in named.items():
-            if value:
-                raise ParameterError(f"names columns, but {path} has none: leave it out", parameter=parameter)
-        return NodeSource(store=store)
-    if not store.shape[0]:
-        raise FeatureError(f"{store.path} has no rows: one row per node is needed")
+@dataclass(frozen=True, kw_only=True)
+class ConversionFile:
+    """Where a table is converted to, and whether a run that is resumed has done so before."""
 
-    def sample(name: str) -> Any:
-        return next(store.batches(0, store.shape[0], ROWS_IN_SAMPLE, [name]))[1].column(name)
+    path: Path
+    is_done: bool
 
+
+def open_nodes(
+    path: Any, columns: NodeColumns, ends: Callable[[], Kind | None], limit: int, conversion: ConversionFile | None
+) -> NodeSource:
+    """Choose columns by the rules for all tables; looking for ids takes at most `limit` bytes of memory.
+
+    Text files, categories and markers of missing cells are converted to plain channels first, once for a run; without
+    a `conversion` file, only the columns are chosen.
+    """
+    if not isinstance(path, str | Path) or table_suffix(full_path(path)) not in TEXT_SUFFIXES:
+        store = open_features(path, "features")
+        if not isinstance(store, ParquetStore):
+            return _open_array(store, columns, path)
+        if not store.shape[0]:
+            raise FeatureError(f"{store.path} has no rows: one row per node is needed")
+        rows: _Rows = _ParquetRows(store)
+    elif is_address(full_path(path)) or Path(full_path(path)).exists():
+        rows = _TextRows(full_path(path))
+    else:
+        raise ParameterError(f"there is no file {full_path(path)!r}")
+    is_plain = isinstance(rows, _ParquetRows) and not columns.categorical and not columns.missing_values
+    if is_plain or conversion is None:
+        id_column, channels = _choose(rows, columns, ends, limit)
+        categories: dict[str, list[str]] = {name: [] for name in columns.categorical}
+        plain = open_features(path, "features", channels)
+        return NodeSource(store=plain, id=id_column, schema=rows.schema, channels=channels, categories=categories)
+    return _converted(rows, columns, ends, limit, conversion)
+
+
+def _open_array(store: FeatureStore, columns: NodeColumns, path: Any) -> NodeSource:
+    named = {"id": columns.id, "columns": columns.channels, "exclude": columns.exclude}
+    named |= {"categorical": columns.categorical}
+    for parameter, value in named.items():
+        if value:
+            raise ParameterError(f"names columns, but {path} has none: leave it out", parameter=parameter)
+    if columns.missing_values:
+        raise ParameterError(
+            f"is for tables, but {path} is an array: write NaN into such cells", parameter="missing_values"
+        )
+    return NodeSource(store=store, channels=store.names)
+
+
+def _converted(
+    rows: "_Rows", columns: NodeColumns, ends: Callable[[], Kind | None], limit: int, conversion: ConversionFile
+) -> NodeSource:
+    if not (conversion.is_done and conversion.path.exists()):
+        rows.prepare(columns)
+        id_column, channels = _choose(rows, columns, ends, limit)
+        with clear_errors(rows.file):
+            convert_nodes(rows.tables, conversion.path, columns, id_column, channels, is_text=rows.file.format.is_text)
+    facts = conversion_facts(conversion.path)
+    store = open_features(conversion.path, "features", facts["channels"])
+    schema = _first_columns(store, facts["n_columns"])
+    return NodeSource(
+        store=store,
+        id=facts["id"],
+        schema=schema,
+        channels=[name for name in facts["channels"] if name in schema.names],
+        categories=facts["categories"],
+        original={
+            "path": rows.file.path,
+            "stamp": rows.stamp(),
+            "id": columns.id,
+            "channels": columns.channels,
+            "exclude": list(columns.exclude),
+            "categorical": list(columns.categorical),
+            "missing_values": list(map(str, columns.missing_values)),
+        },
+    )
+
+
+def _first_columns(store: Any, count: int) -> Any:
+    """The schema without the channels of categories, which stand last."""
+    import pyarrow as pa
+
+    return pa.schema(list(store.schema)[:count])
+
+
+def _choose(
+    rows: "_Rows", columns: NodeColumns, ends: Callable[[], Kind | None], limit: int
+) -> tuple[str | None, list[str]]:
     def is_unique(name: str) -> bool:
-        if not differ(sample(name)):
-            return False
+        return differ(rows.sample(name)) and differ(rows.column(name, limit))
+
+    def could_name_ends(name: str) -> bool:
+        return ends() is not Kind.INTEGER or holds_integers(rows.sample(name))
+
+    id_column, channels = choose_columns(rows.schema.empty_table(), columns, rows.file, is_unique, could_name_ends)
+    rows.keep_text(id_column)
+    return id_column, channels
+
+
+class _Rows:
+    """A node table that is read some rows at a time."""
+
+    file: InputFile
+    schema: Any
+
+    def prepare(self, columns: NodeColumns) -> None:
+        """Find out what the columns hold."""
+
+    def tables(self) -> Iterator[Any]:
+        """All rows, some at a time."""
+        raise NotImplementedError
+
+    def stamp(self) -> list[Any]:
+        """Changes when the file does."""
+        raise NotImplementedError
+
+    def keep_text(self, name: str | None) -> None:
+        """Read the ids as they are written."""
+
+    def sample(self, name: str) -> Any:
+        """The first values of a column."""
+        return next(self.tables())[name]
+
+    def column(self, name: str, limit: int) -> Any:
+        """All of one column, if it takes at most so many bytes."""
+        import pyarrow as pa
+
+        parts, size = [], 0
+        for table in self.tables():
+            parts.append(table[name])
+            size += parts[-1].nbytes
+            if size > limit:
+                raise TooLargeError(
+                    f"the column {name!r} of {self.file.path!r} takes more than {size_in_words(limit)}, too much for "
+                    "the memory that was granted",
+                    remedy="grant more, or if it does not hold ids, name the column that does with {id}",
+                )
+        return pa.chunked_array([chunk for part in parts for chunk in part.chunks])
+
+
+class _ParquetRows(_Rows):
+    def __init__(self, store: ParquetStore) -> None:
+        self.file, self.schema, self._store = InputFile.of_table(store.path), store.schema, store
+
+    def tables(self) -> Iterator[Any]:
+        return self._read(None)
+
+    def _read(self, names: list[str] | None) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for _, batch in self._store.batches(0, self._store.shape[0], ROWS_AT_A_TIME, names):
+            yield pa.Table.from_batches([batch])
+
+    def stamp(self) -> list[Any]:
+        return self._store.stamp
+
+    def sample(self, name: str) -> Any:
+        return next(self._read([name]))[name]
+
+    def column(self, name: str, limit: int) -> Any:
         try:
-            return differ(store.column(name, limit))
+            return self._store.column(name, limit)
         except TooLargeError as error:
             text = f"{error}; if it does not hold ids"
             raise TooLargeError(text, remedy="name the column that does with {id}") from None
 
-    def could_name_ends(name: str) -> bool:
-        return ends() is not Kind.INTEGER or holds_integers(sample(name))
 
-    table = store.schema.empty_table()
-    id_column, channels = choose_columns(table, columns, InputFile.of_table(store.path), is_unique, could_name_ends)
-    return NodeSource(store=open_features(path, "features", channels), id=id_column, schema=store.schema)
+class _TextRows(_Rows):
+    def __init__(self, path: str) -> None:
+        self.file = InputFile.of_table(path)
+        self._batches: Any = None
+
+    def prepare(self, columns: NodeColumns) -> None:
+        with clear_errors(self.file):
+            self._batches = TextBatches(self.file, columns)
+        self.schema = self._batches.schema
+
+    def tables(self) -> Iterator[Any]:
+        yield from self._batches.batches()
+
+    def stamp(self) -> list[Any]:
+        if is_address(self.file.path):
+            return []
+        facts = Path(self.file.path).stat()
+        return [facts.st_size, facts.st_mtime_ns]
+
+    def keep_text(self, name: str | None) -> None:
+        if name is not None:
+            self._batches.with_text(name)
+            self.schema = self._batches.schema

@@ -87,7 +87,7 @@ class StoredImputation:
 def report(run: OutOfCoreRun, filled: Filled) -> tuple[StoredImputation, list[PcfiWarning]]:
     """The result of a finished run, and the warnings that the caller should hear."""
     settings, problem, hops = run.settings, run.outline, run.hops
-    n_missing, n_unreachable = problem.n_missing, hops.unreachable_cells()
+    n_missing, n_unreachable = problem.n_missing, hops.unreachable_cells(problem.first_channels)
     outcome = filled.outcome or DiffusionOutcome()
     status, converged = status_of(problem, settings, outcome, hops), has_converged(settings, outcome)
     notices = usual_warnings(problem, settings, status, converged=converged, n_unreachable=n_unreachable)
@@ -105,7 +105,7 @@ def report(run: OutOfCoreRun, filled: Filled) -> tuple[StoredImputation, list[Pc
         converged=converged,
         n_missing=n_missing,
         n_unreachable=n_unreachable,
-        shape=run.store.shape,
+        shape=(run.n_nodes, len(run.first_channels)),
         seconds={stage: sum(entry["seconds"] for entry in run.folder.finished(stage).values()) for stage in TASKS},
     )
     return found, notices

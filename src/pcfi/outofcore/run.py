@@ -21,6 +21,7 @@ from pcfi.outofcore import file_names
 from pcfi.outofcore.feature_stores import FeatureStore, ParquetStore, open_features
 from pcfi.outofcore.folder import WorkFolder
 from pcfi.outofcore.mapped_graph import open_graph
+from pcfi.outofcore.node_conversion import category_channel
 from pcfi.outofcore.sinks import ParquetSink, ResultSink, open_sink
 from pcfi.pipeline import diffusion_of, propagation_of
 from pcfi.settings import Settings
@@ -85,6 +86,7 @@ class OutOfCoreRun:
             self.known = open_features(job["known"]["path"], "known", job["known"]["columns"], boolean=True)
         self.graph: Graph = open_graph(job["graph"]["path"])
         self.id: str | None = job["features"]["id"]
+        self.categories: dict[str, list[str]] = job["features"]["categories"]
         self.results: dict[str, str | None] = job["results"]
         self.n_nodes, self.n_channels = self.store.shape
         self.dtype = working_dtype(self.store.dtype)
@@ -153,8 +155,8 @@ class OutOfCoreRun:
         """The ids and channels of a record batch; None if there are no ids."""
         if batch is None or self.id is None:
             return None
-        wanted = {self.id, *self.store.names}
-        return batch.select([name for name in batch.schema.names if name in wanted])
+        names = {self.id, *self.store.names, *self.categories}
+        return batch.select([name for name in batch.schema.names if name in names])
 
     def as_values(self, start: int, raw: Array) -> Array:
         """Rows in the dtype of the arithmetic."""
@@ -183,7 +185,8 @@ class OutOfCoreRun:
     def outline(self) -> Problem:
         """The problem as far as its shape and the facts about its channels go: its values are not there."""
         nothing = np.broadcast_to(self.dtype.type(0), self.store.shape)
-        return self.part(nothing, np.empty((0, 1), dtype=np.bool_), self.channels)
+        problem = self.part(nothing, np.empty((0, 1), dtype=np.bool_), self.channels)
+        return replace(problem, first_channels=self.first_channels)
 
     def part(self, values: Array, mask: Array, channels: Channels) -> Problem:
         """A problem on this graph."""
@@ -283,7 +286,16 @@ class OutOfCoreRun:
         if isinstance(found["values"], ParquetSink) and self.folder.has(file_names.channels("n_known")):
             complete = np.flatnonzero(self.channels.n_known == self.n_nodes)
             found["values"].kept = frozenset(self.store.names[k] for k in complete)
+        for sink in found.values():
+            if isinstance(sink, ParquetSink):
+                sink.categories = self.categories
         return found
+
+    @property
+    def first_channels(self) -> Array:
+        """The first channel of every column: its cells are those that the table has."""
+        others = {category_channel(name, one) for name, labels in self.categories.items() for one in labels[1:]}
+        return np.array([k for k, name in enumerate(self.store.names) if name not in others], dtype=np.int64)
 
 
 class _Masks:

@@ -14,6 +14,7 @@ from pcfi.errors import ParameterError
 from pcfi.files.paths import is_address, is_scratch, remove, reserve, scratch_of, suffix_of
 from pcfi.optional import load
 from pcfi.outofcore.feature_stores import SUFFIXES
+from pcfi.outofcore.node_conversion import METADATA, category_channel
 from pcfi.stages.hops import UNREACHABLE
 
 FINISHED = "_SUCCESS"
@@ -149,9 +150,13 @@ class ParquetSink(ResultSink):
     ----------
     kept : frozenset of str or None
         Channels that come along, too, while the others are as wide as they were; None: all are new.
+    categories : dict of lists of str
+        Categories of each column of categories, which are one channel each. The column gets the category of the largest
+        value where it is missing if `kept` says that values are written, else what is written for its channels.
     """
 
     kept: frozenset[str] | None = None
+    categories: dict[str, list[str]] = {}  # noqa: RUF012  replaced, never changed
 
     def create(self, range_rows: int) -> None:  # noqa: ARG002
         """Make the empty folder."""
@@ -202,17 +207,37 @@ class ParquetSink(ResultSink):
         """The batch with the rows in the place of its channels; without a batch, the rows alone."""
         import pyarrow as pa
 
-        if batch is None:
-            return pa.record_batch({name: self._column(rows[:, k], None) for k, name in enumerate(self.names)})
-        places = {name: k for k, name in enumerate(self.names) if name not in (self.kept or ())}
-        columns = {
-            field.name: self._column(rows[:, places[field.name]], field.type)
-            if field.name in places
-            else batch.column(field.name)
-            for field in batch.schema
+        places = {name: k for k, name in enumerate(self.names)}
+        groups = {
+            name: [places.pop(category_channel(name, one)) for one in self.categories[name]] for name in self.categories
         }
-        made = pa.record_batch(columns)
-        return made.replace_schema_metadata(batch.schema.metadata)
+        if batch is None:
+            places |= {name: group[0] for name, group in groups.items()}
+            order = sorted(places, key=lambda name: places[name])
+            return pa.record_batch({name: self._column(rows[:, places[name]], None) for name in order})
+        columns = {}
+        dropped = {self.names[k] for group in groups.values() for k in group}
+        for field in batch.schema:
+            before = batch.column(field.name)
+            if field.name in groups:
+                columns[field.name] = self._category(rows[:, groups[field.name]], before, self.categories[field.name])
+            elif field.name in places and field.name not in (self.kept or ()):
+                columns[field.name] = self._column(rows[:, places[field.name]], field.type)
+            elif field.name not in dropped:
+                columns[field.name] = before
+        facts = {key: text for key, text in (batch.schema.metadata or {}).items() if key != METADATA}
+        return pa.record_batch(columns).replace_schema_metadata(facts or None)
+
+    def _category(self, shares: Array, before: Any, labels: list[str]) -> Any:
+        """A column of categories with the largest share where it is missing; without `kept`, its numbers instead."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if self.kept is None:
+            return self._column(shares[:, 0], None)
+        known = pa.array(np.isfinite(shares).all(axis=1))
+        chosen = pa.array(labels).cast(before.type).take(pa.array(shares.argmax(axis=1)))
+        return pc.if_else(pc.and_(before.is_null(nan_is_null=True), known), chosen, before)
 
     def _column(self, values: Array, before: Any) -> Any:
         """Values as a column; unreachable hops are null."""
