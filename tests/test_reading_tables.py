@@ -10,9 +10,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv as arrow_csv
 from pyarrow import parquet
+from typer.testing import CliRunner
 
 import pcfi
-from command_line import run
+from pcfi.cli.app import app
 
 SIZE = 60
 METHOD = {"alpha": 0.6, "beta": 0.2, "objective": "representation"}
@@ -134,9 +135,9 @@ def as_options(case):
 
 def command(suffix, *more):
     def fill(case, folder):
-        files = [f"nodes.{suffix}", f"edges.{suffix}", "-o", "filled.parquet"]
-        done = run("impute", *files, *OPTIONS, *as_options(case), *more, folder=folder)
-        assert done.returncode == 0, done.stderr.decode()
+        files = [folder / f"nodes.{suffix}", folder / f"edges.{suffix}", "-o", folder / "filled.parquet"]
+        done = CliRunner().invoke(app, list(map(str, ["impute", *files, *OPTIONS, *as_options(case), *more])))
+        assert done.exit_code == 0, done.stderr
         return parquet.read_table(folder / "filled.parquet")
 
     return fill
@@ -158,7 +159,9 @@ WAYS = {
     "pcfi.impute": by_impute,
     "command line, text": command("csv"),
     "command line, Parquet": command("parquet"),
+    "command line within a budget, text": command("csv", "--memory", "1GB"),
     "command line within a budget, Parquet": command("parquet", "--memory", "1GB"),
+    "pcfi.scale, text": by_scale("csv"),
     "pcfi.scale, Parquet": by_scale("parquet"),
 }
 
@@ -190,3 +193,146 @@ def test_every_way_in_gives_the_same_values(case, way, tmp_path):
         filled = numbers(WAYS[way](case, tmp_path))
     spread = np.ptp(expected, axis=0)
     assert np.all(np.abs(filled - expected) <= 1e-6 * np.maximum(spread, 1))
+
+
+def smooth_nodes(n_nodes=200):
+    """A wave on a ring, whose nodes are numbered in another order than the rows of the table."""
+    rng = np.random.default_rng(0)
+    ids = rng.permutation(n_nodes)
+    wave = np.sin(2 * np.pi * ids / n_nodes)
+    truth = pd.DataFrame({"node_id": ids, "wave": wave})
+    edges = pd.DataFrame({"source": np.arange(n_nodes), "target": (np.arange(n_nodes) + 1) % n_nodes})
+    return truth, truth.assign(wave=np.where(rng.random(n_nodes) < 0.5, np.nan, wave)), edges
+
+
+def test_a_column_called_node_id_names_the_nodes():
+    # it used to be a feature, and edges were matched by row number: an error of 0.5
+    truth, nodes, edges = smooth_nodes()
+    result = pcfi.impute(nodes, edges)
+    assert np.sqrt(np.mean((result.values["wave"] - truth["wave"]) ** 2)) < 0.05
+    assert result.column_names == ("wave",)
+    assert result.values["node_id"].equals(nodes["node_id"])
+
+
+def test_the_index_of_pandas_names_nodes_unless_it_is_the_default():
+    _, nodes, edges = smooth_nodes()
+    indexed = nodes.set_index("node_id")
+    by_index = pcfi.impute(indexed, edges, **METHOD).values["wave"].to_numpy()
+    np.testing.assert_array_equal(by_index, pcfi.impute(nodes, edges, **METHOD).values["wave"].to_numpy())
+    named = indexed.assign(name=[f"n{row}" for row in range(len(nodes))])
+    np.testing.assert_array_equal(by_index, pcfi.impute(named, edges, **METHOD).values["wave"].to_numpy())
+
+
+def test_text_that_differs_is_not_taken_for_ids_if_edges_name_row_numbers():
+    _, nodes, edges = smooth_nodes()
+    rows = nodes.drop(columns="node_id")
+    expected = pcfi.impute(rows, edges, **METHOD).values["wave"].to_numpy()
+    named = rows.assign(name=[f"n{row}" for row in range(len(nodes))])
+    for table in (named, pl.from_pandas(named), pa.Table.from_pandas(named)):
+        filled = pcfi.impute(table, edges, **METHOD).values["wave"]
+        np.testing.assert_array_equal(np.asarray(filled.to_numpy()), expected)
+
+
+def test_a_channel_that_looks_like_ids_is_pointed_out():
+    _, nodes, edges = smooth_nodes()
+    nodes = nodes.rename(columns={"node_id": "station"})
+    with pytest.warns(pcfi.ColumnWarning, match="pass id='station'"):
+        pcfi.impute(nodes, edges, alpha=0.6, beta=0.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pcfi.frames.impute(nodes, edges, id="station", alpha=0.6, beta=0.0)
+        pcfi.impute(nodes.assign(station=nodes["station"] // 2), edges, alpha=0.6, beta=0.0)
+
+
+def test_an_error_names_the_column_that_holds_what_the_edges_name():
+    _, nodes, edges = smooth_nodes()
+    nodes = nodes.rename(columns={"node_id": "station"}).assign(station=lambda table: table["station"] + 1000)
+    with pytest.raises(pcfi.GraphError, match=r"the column 'station' of the nodes holds all ids.*name it with id="):
+        pcfi.impute(nodes, edges + 1000, **METHOD)
+
+
+def test_numbers_that_are_not_used_as_weights_are_pointed_out():
+    _, nodes, edges = smooth_nodes()
+    edges = edges.assign(length=2.0)
+    with pytest.warns(pcfi.ColumnWarning, match="pass weight='length'"):
+        pcfi.impute(nodes, edges, **METHOD)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pcfi.frames.impute(nodes, edges, weight="length", **METHOD)
+        pcfi.frames.impute(nodes, edges, weight=None, **METHOD)
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table], ids=["pandas", "polars", "pyarrow"])
+def test_markers_are_missing_in_numbers_and_categories(make):
+    nodes = make({"id": [1, 2, 3], "age": [20, -999, 40], "height": [1.5, 2.5, -999.0], "city": ["?", "Oslo", "Oslo"]})
+    edges = make({"source": [1, 2], "target": [2, 3]})
+    markers = {"missing_values": [-999, "?"], "categorical": ["city"]}
+    result = pcfi.frames.impute(nodes, edges, **markers, alpha=0.5, beta=0.0)
+    assert result.n_missing == 3
+    values = result.values if make is not pa.table else result.values.to_pandas()
+    assert list(values["age"]) == [20, 30, 40]
+    assert list(values["height"]) == [1.5, 2.5, 2.5]
+    assert list(values["city"]) == ["Oslo"] * 3
+
+
+@pytest.mark.parametrize("memory", [[], ["--memory", "1GB"]], ids=["in memory", "larger than memory"])
+def test_decimal_commas_and_a_byte_order_mark(tmp_path, memory):
+    (tmp_path / "n.csv").write_bytes("\ufeffid;x;code\na;1,5;007\nb;;010\nc;2,5;011\n".encode())
+    (tmp_path / "e.csv").write_bytes("\ufefffrom;to;weight\na;b;0,5\nb;c;1,5\n".encode())
+    files = [str(tmp_path / name) for name in ("n.csv", "e.csv")]
+    options = ["--alpha", "1", "--beta", "0", "--objective", "representation", "--rtol", "1e-9"]
+    done = CliRunner().invoke(app, ["impute", *files, "-o", str(tmp_path / "o.parquet"), *options, *memory])
+    assert done.exit_code == 0, done.stderr
+    filled = parquet.read_table(tmp_path / "o.parquet")
+    assert filled["x"].to_pylist() == pytest.approx([1.5, 2.25, 2.5])
+    assert filled["code"].to_pylist() == ["007", "010", "011"]
+
+
+def test_a_converted_table_is_resumed_and_leaves_nothing_behind(tmp_path, monkeypatch):
+    case = CASES["categories, markers, semicolons"]
+    nodes = node_table(case)
+    for table, name in ((nodes, "nodes"), (edge_table(case, nodes), "edges")):
+        table.to_csv(tmp_path / f"{name}.csv", sep=";", index=False)
+    paths = [tmp_path / name for name in ("nodes.csv", "edges.csv", "filled.parquet")]
+    outputs = {"confidence": tmp_path / "confidence.parquet", "hops": tmp_path / "hops.parquet"}
+    begun = set(tmp_path.iterdir())
+    whole = pcfi.scale.impute(*paths, **case.options, **outputs, alpha=0.6, beta=0.2)
+    expected = {name: whole.open(name).to_table() for name in ("values", "confidence", "hops")}
+    assert whole.shape == (SIZE, 3)
+    assert whole.n_missing == sum((nodes[name].isin(["-999", "?"])).sum() for name in ("age", "income", "city"))
+    assert expected["confidence"].column_names == ["node_id", "city", "age", "income"]
+
+    from pcfi.outofcore import imputation
+
+    with monkeypatch.context() as patch:
+        patch.setattr(imputation, "fill_run", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            pcfi.scale.impute(*paths, **case.options, **outputs, alpha=0.6, beta=0.2, overwrite=True)
+    assert (tmp_path / "filled.parquet.work.nodes.parquet").exists()
+    with monkeypatch.context() as patch:  # what was converted is not converted again
+        patch.setattr("pcfi.outofcore.node_source.convert_nodes", None)
+        again = pcfi.scale.impute(*paths, **case.options, **outputs, alpha=0.6, beta=0.2, overwrite=True)
+    assert {name: again.open(name).to_table() for name in expected} == expected
+    assert set(tmp_path.iterdir()) - begun == {paths[2], *outputs.values()}
+
+
+def test_another_conversion_is_another_run(tmp_path, monkeypatch):
+    (tmp_path / "n.csv").write_text("id,x\na,1\nb,\nc,-1\n")
+    (tmp_path / "e.csv").write_text("source,target\na,b\nb,c\n")
+    paths = [tmp_path / name for name in ("n.csv", "e.csv", "o.parquet")]
+
+    from pcfi.outofcore import imputation
+
+    with monkeypatch.context() as patch:
+        patch.setattr(imputation, "fill_run", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            pcfi.scale.impute(*paths)
+    with pytest.raises(pcfi.ParameterError, match="belongs to another run"):
+        pcfi.scale.impute(*paths, missing_values=[-1])
+    assert pcfi.scale.impute(*paths).n_missing == 1
+
+
+def test_a_result_names_its_channels():
+    nodes = pd.DataFrame({f"c{k}": [1.0, np.nan, 3.0] for k in range(9)})
+    text = repr(pcfi.impute(nodes, [[0, 1], [1, 2]], **METHOD))
+    assert "c0, c1, c2, c3, c4, c5, ... c8" in text
