@@ -70,8 +70,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         import pcfi
 
         typer.echo(f"pcfi {pcfi.__version__}")

@@ -57,7 +57,7 @@ class Loaded:
 
 
 def load(
-    told: Session,
+    session: Session,
     paths: tuple[str, str],
     node_columns: NodeColumns,
     edge_columns: EdgeColumns,
@@ -69,33 +69,33 @@ def load(
     if paths[0] == paths[1] == "-":
         raise ParameterError("only one of the two files can come from standard input")
     edge_file = cache(lambda: edge_files.open_edge_file(paths[1]))
-    with told.stage("read nodes"):
+    with session.stage("read nodes"):
         nodes = node_files.read_nodes(
             paths[0], node_columns, lambda: edge_files.kind_of_ends(edge_file(), edge_columns)
         )
-    told.say(node_files.described(nodes, paths[0]))
+    session.say(node_files.described(nodes, paths[0]))
     for name, value in node_files.dressed_numbers(nodes, node_columns):
-        told.warn(
+        session.warn(
             f"the column {name!r} is not filled, because {value!r} is text: write it as a plain number, or add "
             f"--exclude {name} if it is no channel"
         )
-    with told.stage("read edges"):
+    with session.stage("read edges"):
         edges = edge_files.read_edges(edge_file(), nodes, edge_columns)
-    told.say(edge_files.described(edges, paths[1]))
+    session.say(edge_files.described(edges, paths[1]))
     if edges.unused_weight is not None:
-        told.warn(unused_weight_text(paths[1], edges.unused_weight))
-    with told.stage("map ids"):
+        session.warn(unused_weight_text(paths[1], edges.unused_weight))
+    with session.stage("map ids"):
         chosen = NodeColumns(id=nodes.id, channels=nodes.channels, categorical=nodes.categorical)
         table = read_table(nodes.table, chosen, round=rounds)
-        graph = _by_rows(told, table, edges, edge_columns, paths[1])
+        graph = _by_rows(session, table, edges, edge_columns, paths[1])
         if is_frame(edges.graph) and node_columns.id is None:
-            _warn_of_ids(told, table, edges)
-    with told.stage("prepare graph"):
+            _warn_of_ids(session, table, edges)
+    with session.stage("prepare graph"):
         n_nodes = nodes.table.num_rows
         rows = f"{paths[0]} has {n_nodes} rows" + (" (or name its ids with --id)" if nodes.id is None else "")
         prepared = read_graph(graph, n_nodes, rows, directed=directed)
     if prepared.weights is not None and edges.columns is not None and edges.columns.weight is None:
-        told.say(f"{paths[1]}: edges that are given more than once add up, so that the graph is weighted")
+        session.say(f"{paths[1]}: edges that are given more than once add up, so that the graph is weighted")
     loaded = Loaded(nodes, table, prepared)
     _refuse_infinite(loaded)
     return loaded
@@ -107,7 +107,7 @@ def unused_weight_text(path: str, column: str) -> str:
 
 
 def _by_rows(
-    told: Session, table: NodeTable, edges: edge_files.EdgeFileContents, columns: EdgeColumns, path: str
+    session: Session, table: NodeTable, edges: edge_files.EdgeFileContents, columns: EdgeColumns, path: str
 ) -> Any:
     """The graph with nodes named by row numbers."""
     if not is_frame(edges.graph):
@@ -116,14 +116,14 @@ def _by_rows(
     n_edges, n_left = edges.graph.num_rows, graph[0].shape[1]
     if n_left < n_edges:
         unknown = f"{n_edges - n_left:,} of {counted(n_edges, 'edge')}"
-        told.say(f"{path}: {unknown} name unknown ids and were left out")
+        session.say(f"{path}: {unknown} name unknown ids and were left out")
     return graph
 
 
-def _warn_of_ids(told: Session, table: NodeTable, edges: edge_files.EdgeFileContents) -> None:
+def _warn_of_ids(session: Session, table: NodeTable, edges: edge_files.EdgeFileContents) -> None:
     name = table.id_like_channel(edges.graph, edges.edge_columns())
     if name is not None:
-        told.warn(
+        session.warn(
             f"nodes are named by {table.ids.words}, and {name!r} takes part like any column of numbers: if it holds "
             f"the ids, add --id {name}"
         )

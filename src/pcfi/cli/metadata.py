@@ -52,7 +52,7 @@ def serves(paths: tuple[str, str], *, text: bool = False) -> bool:
 
 
 def read_metadata(
-    told: Session,
+    session: Session,
     paths: tuple[str, str],
     node_columns: NodeColumns,
     edge_columns: EdgeColumns,
@@ -71,8 +71,8 @@ def read_metadata(
             raise FileError(f"{path} does not exist: check the name of the file of {what}")
     _refuse_others(paths, text=conversion is not None)
     nodes = open_nodes(paths[0], node_columns, ends_of(paths[1], edge_columns), limit, conversion)
-    told.say(_described(nodes, paths[0]))
-    return FileMetadata(nodes=nodes, edge_columns=_choose_ends(told, paths[1], edge_columns))
+    session.say(_described(nodes, paths[0]))
+    return FileMetadata(nodes=nodes, edge_columns=_choose_ends(session, paths[1], edge_columns))
 
 
 def _described(nodes: Any, path: str) -> str:
@@ -104,19 +104,19 @@ def _refuse_others(paths: tuple[str, str], *, text: bool) -> None:
     )
 
 
-def _choose_ends(told: Session, path: str, columns: EdgeColumns) -> dict[str, Any]:
+def _choose_ends(session: Session, path: str, columns: EdgeColumns) -> dict[str, Any]:
     from pcfi.files.paths import table_suffix
     from pcfi.outofcore.edge_tables import SUFFIXES, schema_of
 
     if table_suffix(path) not in SUFFIXES:
-        told.say(f"{path}: nodes named by row numbers")
+        session.say(f"{path}: nodes named by row numbers")
         return {}
     schema = schema_of(path)
     chosen = choose_edge_columns(schema.names, columns, path)
-    told.say(f"{path}: {chosen}")
+    session.say(f"{path}: {chosen}")
     unused = unused_weight({one.name: kind_of_arrow(one.type) for one in schema}, chosen, columns)
     if unused is not None:
-        told.warn(unused_weight_text(path, unused))
+        session.warn(unused_weight_text(path, unused))
     named = {"source": chosen.source, "target": chosen.target, "weight": chosen.weight or False}
     return named | {"unknown_ids": columns.unknown_ids}
 

@@ -44,7 +44,7 @@ class Budget:
 
 
 def stream(
-    told: Session,
+    session: Session,
     paths: tuple[str, str],
     nodes: NodeColumns,
     edges: EdgeColumns,
@@ -64,16 +64,16 @@ def stream(
     resumes = folder.has("job.json")
     outputs.check_stored(resumes=resumes)
     most = size_in_bytes(budget.memory, "memory") if budget.memory else available() or 1 << 62
-    metadata = read_metadata(told, paths, nodes, edges, most // 8, conversion_of(folder))
+    metadata = read_metadata(session, paths, nodes, edges, most // 8, conversion_of(folder))
     give_back()  # what looking for ids took
-    parameters = _parameters(told, given)
-    told.say(
+    parameters = _parameters(session, given)
+    session.say(
         f"Going on with a run that was stopped, {counted(folder.n_finished, 'task')} of which "
         f"{'is' if folder.n_finished == 1 else 'are'} finished ({folder.path})"
         if resumes
         else f"If this is stopped, the same command goes on from what is finished ({folder.path})"
     )
-    with told.stage("impute"), _logged(told), _kept(told, folder):
+    with session.stage("impute"), _logged(session), _kept(session, folder):
         return scale.impute(
             metadata.nodes,
             paths[1],
@@ -86,7 +86,7 @@ def stream(
             work=budget.work,
             client=budget.cluster,
             overwrite=outputs.force,
-            progress=told.progress,
+            progress=session.progress,
         )
 
 
@@ -121,31 +121,31 @@ def _refuse(paths: tuple[str, str], given: dict[str, Any], outputs: Outputs, bud
         raise ParameterError(f"--method with {name} is one of {', '.join(METHODS)}, got {given['method']}")
 
 
-def _parameters(told: Session, given: dict[str, Any]) -> dict[str, Any]:
-    """The parameters of `pcfi.scale.impute`; what is not given has its defaults, which are told."""
+def _parameters(session: Session, given: dict[str, Any]) -> dict[str, Any]:
+    """Select the parameters of `pcfi.scale.impute`, and print the defaults of alpha and beta that apply."""
     from inspect import signature
 
     from pcfi import scale
 
-    usual = {name: parameter.default for name, parameter in signature(scale.impute).parameters.items()}
-    found = {name: value for name, value in given.items() if name in usual}
-    left = [name for name in ("alpha", "beta") if name not in found]
-    if left and found.get("method", usual["method"]) == "pcfi":
-        told.say(f"Nothing is tuned within a budget: {', '.join(f'{name}={usual[name]}' for name in left)}")
-    return found
+    defaults = {name: parameter.default for name, parameter in signature(scale.impute).parameters.items()}
+    parameters = {name: value for name, value in given.items() if name in defaults}
+    omitted = [name for name in ("alpha", "beta") if name not in parameters]
+    if omitted and parameters.get("method", defaults["method"]) == "pcfi":
+        session.say(f"Nothing is tuned within a budget: {', '.join(f'{name}={defaults[name]}' for name in omitted)}")
+    return parameters
 
 
 @contextmanager
-def _logged(told: Session) -> Iterator[None]:
+def _logged(session: Session) -> Iterator[None]:
     """Stages as lines where no bars are drawn."""
 
     class Lines(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            told.say(record.getMessage())
+            session.say(record.getMessage())
 
     log, lines = logging.getLogger("pcfi.scale"), Lines()
     before = log.level
-    if not told.progress:
+    if not session.progress:
         log.addHandler(lines)
         log.setLevel(logging.INFO)
     try:
@@ -156,11 +156,11 @@ def _logged(told: Session) -> Iterator[None]:
 
 
 @contextmanager
-def _kept(told: Session, folder: Any) -> Iterator[None]:
+def _kept(session: Session, folder: Any) -> Iterator[None]:
     """An interruption is no loss."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
         if folder.has("job.json"):
-            told.say(f"The same command goes on from what is finished ({folder.path})")
+            session.say(f"The same command goes on from what is finished ({folder.path})")
         raise

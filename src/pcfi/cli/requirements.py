@@ -90,15 +90,15 @@ def requirements(
 
     kind = {"n_patterns": n_patterns, "dtype": dtype, "weighted": weighted, "directed": directed}
     cost = estimate(shape[0], n_edges, shape[1], **kind)
-    there = available() or 0
+    free = available() or 0
     return Requirements(
         in_memory=in_memory,
-        available=there,
+        available=free,
         least=cost.memory,
         graph=cost.graph,
         disk=cost.graph + cost.work + cost.result,
         seconds=cost.build_seconds + cost.seconds,
-        advised=bool(there) and in_memory > MAX_SHARE_OF_AVAILABLE * there,
+        advised=bool(free) and in_memory > MAX_SHARE_OF_AVAILABLE * free,
     )
 
 
@@ -109,16 +109,16 @@ def read_sizes(
     from pcfi.memory import available
     from pcfi.outofcore.feature_stores import open_features
 
-    there = available()
-    if there is None or not serves(paths):
+    free = available()
+    if free is None or not serves(paths):
         return None
     try:
         store, n_edges = open_features(paths[0], "the node file"), count_edges(paths[1])
     except (PcfiError, OSError, ValueError):
         return None  # reading the file gives a better error
-    if bytes_in_memory(store.shape, n_edges, store.dtype.itemsize) <= there:
+    if bytes_in_memory(store.shape, n_edges, store.dtype.itemsize) <= free:
         return None
-    metadata = read_metadata(session, paths, nodes, edges, there // 8)
+    metadata = read_metadata(session, paths, nodes, edges, free // 8)
     needed = bytes_in_memory(metadata.shape, n_edges, metadata.dtype.itemsize)
     weighted = bool(metadata.edge_columns.get("weight"))
     job = requirements(metadata.shape, n_edges, needed, dtype=metadata.dtype, weighted=weighted, directed=directed)

@@ -95,13 +95,13 @@ def collect_facts(filling: FilledChannels, result: Imputation, graph: Graph, det
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that influence the result."""
-    found = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
-            found[package] = version(package)
+            installed[package] = version(package)
         except PackageNotFoundError:  # pragma: no cover
             continue
-    return found
+    return installed
 
 
 def graph_facts(graph: Graph) -> GraphFacts:
@@ -148,11 +148,11 @@ def _channels(filling: FilledChannels, missing: Array, unreachable: Array) -> tu
     n_missing = missing.sum(axis=0)
     with_histogram = set(np.argsort(-n_missing, kind="stable")[:MAX_HISTOGRAMS].tolist())
     places = range(len(filling.names)) if filling.places is None else filling.places
-    found = []
+    facts = []
     for place, (name, channel) in enumerate(zip(filling.names, places, strict=True)):
         gone = missing[:, place]
         known, filled = filling.before[~gone, place], filling.after[gone, place]
-        found.append(
+        facts.append(
             ChannelFacts(
                 name=str(name),
                 n_known=len(known),
@@ -165,8 +165,8 @@ def _channels(filling: FilledChannels, missing: Array, unreachable: Array) -> tu
         )
     for name, (gone, channel) in filling.categories.items():
         n_gone, n_unreachable = int(gone.sum()), int((unreachable[:, channel] & gone).sum())
-        found.append(ChannelFacts(name, len(gone) - n_gone, n_gone, n_unreachable, None, None))
-    return tuple(found)
+        facts.append(ChannelFacts(name, len(gone) - n_gone, n_gone, n_unreachable, None, None))
+    return tuple(facts)
 
 
 def _mean(values: Array) -> float | None:
