@@ -28,15 +28,15 @@ def test_every_system_answers_its_tasks(name, task, missing):
         short |= {"completion_steps": 10, "tuning_steps": 2}
     run_input = small_run_input(name, missing, 0.5, task, **short)
     before = run_input.zero_filled.copy()
-    prediction = system(name)(run_input)
+    output = system(name)(run_input)
     metric = "validation_accuracy" if task == "classification" else "auc"
-    assert 0 <= prediction.metrics[metric] <= 100
-    assert prediction.metrics["training_seconds"] > 0
+    assert 0 <= output.metrics[metric] <= 100
+    assert output.metrics["training_seconds"] > 0
     assert np.array_equal(run_input.zero_filled, before)
     if task == "classification":
-        assert prediction.labels.shape == (120,)
-    if prediction.filled is not None:
-        assert np.isfinite(prediction.filled).all()
+        assert output.labels.shape == (120,)
+    if output.filled is not None:
+        assert np.isfinite(output.filled).all()
 
 
 def test_label_propagation_settles_at_its_closed_form():
@@ -54,9 +54,7 @@ def test_label_propagation_settles_at_its_closed_form():
 def test_label_propagation_takes_the_alpha_that_is_best_on_validation():
     tuned = system("lp")(small_run_input("lp"))
     fixed = [system("lp")(small_run_input("lp", alpha=alpha)) for alpha in (0.1, 0.5, 0.9)]
-    assert tuned.metrics["validation_accuracy"] >= max(
-        prediction.metrics["validation_accuracy"] for prediction in fixed
-    )
+    assert tuned.metrics["validation_accuracy"] >= max(output.metrics["validation_accuracy"] for output in fixed)
 
 
 def test_partial_aggregation_equals_its_dense_formula():

@@ -129,10 +129,10 @@ def test_dropout_drops_at_its_rate_and_keeps_the_mean(rate):
 
 def test_training_learns_stops_early_and_predicts_with_the_best_weights():
     run_input = small_run_input(rate=0.0, patience=30, hidden=16)
-    prediction = train_network(run_input, first_layer_on_features(run_input, run_input.zero_filled))
-    assert prediction.metrics["epochs"] - prediction.metrics["best_epoch"] == 30
-    right = prediction.labels == run_input.dataset.labels
-    assert 100 * right[run_input.split.validation].mean() == pytest.approx(prediction.metrics["validation_accuracy"])
+    output = train_network(run_input, first_layer_on_features(run_input, run_input.zero_filled))
+    assert output.metrics["epochs"] - output.metrics["best_epoch"] == 30
+    right = output.labels == run_input.dataset.labels
+    assert 100 * right[run_input.split.validation].mean() == pytest.approx(output.metrics["validation_accuracy"])
     assert right[run_input.split.test].mean() > 0.9
 
 

@@ -1,1 +1,1 @@
-"""Data sets, missing masks, splits: what a run starts from."""
+"""Data sets, missing masks and splits: the input of a run."""

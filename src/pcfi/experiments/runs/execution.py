@@ -10,7 +10,7 @@ from pcfi.experiments.run import Record, Run
 
 
 def execute(run: Run) -> Record:
-    """Load the data, hide cells, let the system predict, and score the prediction.
+    """Load the data, hide cells, run the system and score its output.
 
     Metrics are in percent (accuracy, auc, ap and their validation counterparts), seconds by part, and the number of
     epochs. Details hold the parameters, and, if every node misses all of its channels or none, by hops: the number of
@@ -31,16 +31,16 @@ def execute(run: Run) -> Record:
     except ImportError as error:
         raise PcfiError(INSTALL) from error
     run_input = load_run_input(run)
-    prediction = system(run.system)(run_input)
-    metrics, dataset, test = dict(prediction.metrics), run_input.dataset, run_input.split.test
+    output = system(run.system)(run_input)
+    metrics, dataset, test = dict(output.metrics), run_input.dataset, run_input.split.test
     missing_rate = float(1 - run_input.known.mean())
-    details = {"parameters": run_input.parameters, "missing_rate": missing_rate, **prediction.details}
+    details = {"parameters": run_input.parameters, "missing_rate": missing_rate, **output.details}
     correct = None
-    if prediction.labels is not None:
-        correct = prediction.labels == dataset.labels
+    if output.labels is not None:
+        correct = output.labels == dataset.labels
         metrics["accuracy"] = 100 * float(correct[test].mean())
     if run_input.hops is not None:
-        details["hops"] = scores_by_hops(run_input.hops, dataset.features, prediction.filled, test, correct)
+        details["hops"] = scores_by_hops(run_input.hops, dataset.features, output.filled, test, correct)
     return Record(run, "done", metrics, details)
 
 

@@ -14,19 +14,19 @@ from pcfi._typing import Array
 from pcfi.experiments.data.run_input import RunInput
 from pcfi.experiments.training.constant_matrix import ConstantMatrix, compact, propagated
 from pcfi.experiments.training.networks import glorot
-from pcfi.experiments.training.prediction import Prediction
+from pcfi.experiments.training.system_output import SystemOutput
 from pcfi.experiments.training.tasks import train_network
 
 
-def predict(run_input: RunInput) -> Prediction:
+def predict(run_input: RunInput) -> SystemOutput:
     """Fit the mixture to the mean-filled features, then train it together with the network."""
     start = time.perf_counter()
     seed = int(run_input.rng("system").integers(2**31))
     mixture = fit_mixture(run_input.zero_filled, run_input.known, run_input.parameters["components"], seed)
     features = PartialFeatures(run_input.adjacency, run_input.zero_filled, run_input.known)
     seconds = time.perf_counter() - start
-    prediction = train_network(run_input, lambda width, rng: ExpectedActivation(features, mixture, width, rng))
-    return replace(prediction, metrics={**prediction.metrics, "imputing_seconds": seconds})
+    output = train_network(run_input, lambda width, rng: ExpectedActivation(features, mixture, width, rng))
+    return replace(output, metrics={**output.metrics, "imputing_seconds": seconds})
 
 
 def fit_mixture(zero_filled: Array, known: Array, components: int, seed: int) -> tuple[Array, Array, Array]:

@@ -9,26 +9,26 @@ from typing import Any
 import pcfi
 from pcfi._typing import Array
 from pcfi.experiments.data.run_input import RunInput
-from pcfi.experiments.training.prediction import Prediction
+from pcfi.experiments.training.system_output import SystemOutput
 from pcfi.experiments.training.tasks import first_layer_on_features, train_network
 
 Filled = tuple[Array, dict[str, Any]]
 
 
-def predict(run_input: RunInput) -> Prediction:
+def predict(run_input: RunInput) -> SystemOutput:
     """Fill with the imputation method that the system is named after, then train."""
     return train_on_filled(run_input, fill)
 
 
-def train_on_filled(run_input: RunInput, fill: Callable[[RunInput], Filled]) -> Prediction:
+def train_on_filled(run_input: RunInput, fill: Callable[[RunInput], Filled]) -> SystemOutput:
     """Fill, subtract the mean of each channel if the parameter "center" is set, and train the common network."""
     start = time.perf_counter()
     filled, details = fill(run_input)
     seconds = time.perf_counter() - start
     features = filled - filled.mean(axis=0) if run_input.parameters.get("center") else filled
-    prediction = train_network(run_input, first_layer_on_features(run_input, features))
-    metrics = {**prediction.metrics, "imputing_seconds": seconds}
-    return replace(prediction, metrics=metrics, filled=filled, details=details)
+    output = train_network(run_input, first_layer_on_features(run_input, features))
+    metrics = {**output.metrics, "imputing_seconds": seconds}
+    return replace(output, metrics=metrics, filled=filled, details=details)
 
 
 def fill(run_input: RunInput) -> Filled:

@@ -9,12 +9,12 @@ from pcfi._typing import Array
 from pcfi.errors import ParameterError
 from pcfi.experiments.data.run_input import RunInput
 from pcfi.experiments.data.splits import NodeSplit
-from pcfi.experiments.training.prediction import Prediction
+from pcfi.experiments.training.system_output import SystemOutput
 
 ALPHAS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 
 
-def predict(run_input: RunInput) -> Prediction:
+def predict(run_input: RunInput) -> SystemOutput:
     """Propagate the labels; alpha is a parameter, or the one of `ALPHAS` with the best validation accuracy."""
     if not isinstance(run_input.split, NodeSplit):
         raise ParameterError("label propagation classifies nodes and cannot predict links")
@@ -29,7 +29,7 @@ def predict(run_input: RunInput) -> Prediction:
         if accuracy > best[0]:
             best = (accuracy, alpha, predicted)
     metrics = {"validation_accuracy": 100 * best[0], "training_seconds": time.perf_counter() - start}
-    return Prediction(metrics, best[2], details={"alpha": best[1]})
+    return SystemOutput(metrics, best[2], details={"alpha": best[1]})
 
 
 def propagate_labels(adjacency: Any, initial: Array, alpha: float, steps: int) -> Array:

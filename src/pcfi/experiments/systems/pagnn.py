@@ -7,11 +7,11 @@ import numpy as np
 from pcfi._typing import Array
 from pcfi.experiments.data.run_input import RunInput
 from pcfi.experiments.training.constant_matrix import compact
-from pcfi.experiments.training.prediction import Prediction
+from pcfi.experiments.training.system_output import SystemOutput
 from pcfi.experiments.training.tasks import first_layer_on_matrix, train_network
 
 
-def predict(run_input: RunInput) -> Prediction:
+def predict(run_input: RunInput) -> SystemOutput:
     """Aggregate the known cells once (this step has no weights), then train the common network on the result."""
     matrix = partial_aggregation(run_input.adjacency, run_input.zero_filled, run_input.known)
     channels = np.flatnonzero(matrix.any(axis=0))

@@ -13,7 +13,7 @@ from pcfi.experiments.data.run_input import RunInput
 from pcfi.experiments.systems.imputers import Filled, train_on_filled
 from pcfi.experiments.training.constant_matrix import ConstantMatrix
 from pcfi.experiments.training.networks import glorot
-from pcfi.experiments.training.prediction import Prediction
+from pcfi.experiments.training.system_output import SystemOutput
 
 ORDER, WIDTH, STEPS = 5, 32, 10
 NEIGHBOURS = 10
@@ -21,7 +21,7 @@ GAMMAS = tuple(10.0**exponent for exponent in range(-10, -1))
 LEARNING_RATE, PATIENCE, HELD_OUT = 1e-3, 200, 0.1
 
 
-def predict(run_input: RunInput) -> Prediction:
+def predict(run_input: RunInput) -> SystemOutput:
     """Complete the matrix of features, then train the common network."""
     return train_on_filled(run_input, fill)
 
@@ -238,7 +238,7 @@ def complete(problem: CompletionProblem, gamma: float, max_steps: int, seed: int
 
 
 def squared_errors(p: torch.Tensor, q: torch.Tensor, cells: Cells) -> torch.Tensor:
-    """Squared errors of P Q^T in the given cells."""
+    """Squared errors of P Q^T in some cells."""
     row, column, value = cells
     return ((p.index_select(0, row) * q.index_select(0, column)).sum(dim=1) - value) ** 2
 

@@ -9,7 +9,7 @@ import torch
 from pcfi._typing import Array
 from pcfi.experiments.data.splits import NodeSplit
 from pcfi.experiments.training.networks import GCN, ByteDropout, ReceptiveField, adam
-from pcfi.experiments.training.prediction import Prediction
+from pcfi.experiments.training.system_output import SystemOutput
 
 
 def train_classifier(
@@ -19,7 +19,7 @@ def train_classifier(
     split: NodeSplit,
     parameters: dict[str, Any],
     rng: np.random.Generator,
-) -> Prediction:
+) -> SystemOutput:
     """Train until the validation accuracy has not improved for `patience` epochs; predict with the best weights.
 
     The first layer is computed once per epoch and used twice: without dropout to validate the weights of the previous
@@ -56,7 +56,7 @@ def train_classifier(
         "best_epoch": float(best.epoch),
         "training_seconds": time.perf_counter() - start,
     }
-    return Prediction(metrics, predicted)
+    return SystemOutput(metrics, predicted)
 
 
 class BestWeights:

@@ -9,12 +9,12 @@ import torch
 from pcfi._typing import Array
 from pcfi.experiments.data.splits import EdgeSplit, pair_numbers, sample_negative
 from pcfi.experiments.training.networks import GCN, ByteDropout, ReceptiveField, adam
-from pcfi.experiments.training.prediction import Prediction
+from pcfi.experiments.training.system_output import SystemOutput
 
 
 def train_link_predictor(
     network: GCN, adjacency: Any, split: EdgeSplit, parameters: dict[str, Any], rng: np.random.Generator
-) -> Prediction:
+) -> SystemOutput:
     """Train the encoder to give linked nodes a large inner product, against random pairs drawn in every epoch."""
     start = time.perf_counter()
     n_nodes = adjacency.shape[0]
@@ -39,7 +39,7 @@ def train_link_predictor(
         "validation_ap": validation_ap,
         "training_seconds": time.perf_counter() - start,
     }
-    return Prediction(metrics)
+    return SystemOutput(metrics)
 
 
 def reconstruction_loss(latent: torch.Tensor, positive: torch.Tensor, negative: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Graph convolutional networks on constant input: what does not depend on the weights is computed once."""
+"""Graph convolutional networks on constant input: products that do not depend on the weights are computed once."""
 
 from itertools import pairwise
 from typing import Any

@@ -13,12 +13,12 @@ from pcfi.experiments.training.classification import train_classifier
 from pcfi.experiments.training.constant_matrix import ConstantMatrix, propagated
 from pcfi.experiments.training.link_prediction import train_link_predictor
 from pcfi.experiments.training.networks import GCN, ConstantInputLayer
-from pcfi.experiments.training.prediction import Prediction
+from pcfi.experiments.training.system_output import SystemOutput
 
 MakeFirstLayer = Callable[[int, torch.Generator], nn.Module]  # (width, random generator) -> first layer
 
 
-def train_network(run_input: RunInput, make_first_layer: MakeFirstLayer) -> Prediction:
+def train_network(run_input: RunInput, make_first_layer: MakeFirstLayer) -> SystemOutput:
     """Train a GCN for node classification, or a graph auto-encoder for link prediction."""
     parameters = run_input.parameters
     weights = torch.Generator().manual_seed(int(run_input.rng("weights").integers(2**63)))

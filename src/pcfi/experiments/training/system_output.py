@@ -1,4 +1,4 @@
-"""`Prediction`: what a system or a trained network returns."""
+"""`SystemOutput`: the result of a system or a trained network."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,7 +7,7 @@ from pcfi._typing import Array
 
 
 @dataclass(frozen=True, eq=False)
-class Prediction:
+class SystemOutput:
     """Metrics by name, the predicted class of every node (classification), the filled features (imputing systems)."""
 
     metrics: dict[str, float]
