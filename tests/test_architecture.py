@@ -49,6 +49,9 @@ PUBLIC = {
 }
 
 
+DUPLICATE_CLASS_NAMES = {"Request"}  # of two commands; to be empty
+
+
 def test_public_names_are_frozen():
     assert set(pcfi.__all__) == PUBLIC
     assert all(hasattr(pcfi, name) for name in PUBLIC)
@@ -84,7 +87,7 @@ def test_import_loads_numpy_and_nothing_heavier():
     assert not loaded & heavy
 
 
-def test_interfaces_are_loaded_when_asked_for_and_fail_kindly():
+def test_integrations_are_imported_on_first_use_and_name_their_extra():
     code = """
 import importlib.abc, sys, pcfi
 
@@ -122,6 +125,16 @@ def test_files_and_functions_are_small(path):
             body = node.body[1:] if ast.get_docstring(node) else node.body
             lines = body[-1].end_lineno - body[0].lineno + 1 if body else 0
             assert lines <= 60, f"{node.name} has {lines} lines"
+
+
+def test_class_names_are_unique():
+    places: dict[str, list[str]] = {}
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name.lstrip("_"), []).append(str(path.relative_to(SOURCE)))
+    duplicates = {name: paths for name, paths in places.items() if len(paths) > 1}
+    assert set(duplicates) <= DUPLICATE_CLASS_NAMES, duplicates
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if "_kernels" in path.parts], ids=lambda path: path.name)

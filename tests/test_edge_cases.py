@@ -336,15 +336,15 @@ dense = pcfi.prepare_graph(rng.integers(0, n, size=(2, 60 * n)), n)
 pcfi.impute(features, path, solver=pcfi.FixedSteps(3)); pcfi.impute(features, path, method="neighbors")
 print("go", flush=True)
 {ENDLESS[case]}
+print("finished")
 """
     process = subprocess.Popen([sys.executable, "-W", "ignore", "-c", code], stdout=-1, stderr=-1, text=True)
     assert process.stdout.readline().strip() == "go"
     time.sleep(0.7)
     process.send_signal(signal.SIGINT)
-    start = time.perf_counter()
-    _, errors = process.communicate(timeout=60)
-    assert time.perf_counter() - start < 2.5
+    output, errors = process.communicate(timeout=60)
     assert "KeyboardInterrupt" in errors
+    assert "finished" not in output
 
 
 def test_random_problems_survive_bounds_checks():

@@ -14,7 +14,7 @@ from pcfi.estimation.resolution import on_host
 from pcfi.estimation.result import seeded
 from pcfi.evaluation.cells import HiddenCells, split_cells
 from pcfi.evaluation.reliability import COVERAGE, ErrorEstimates, measure_reliability
-from pcfi.evaluation.result import ErrorAtHops, Evaluation, MethodScores
+from pcfi.evaluation.result import Evaluation, MethodScores, ScoreAtHops
 from pcfi.evaluation.scores import score, score_binary
 from pcfi.imputation import complete
 from pcfi.inputs.graphs import GraphLike
@@ -96,7 +96,7 @@ def evaluate(
         raise FeatureError("too few cells are known to hide some of them: evaluate needs at least 2 nodes or cells")
     hidden = split_cells(folds_made, problem)
     error_unit = ErrorUnit.of(problem, unit)
-    predictions: dict[str, list[Prediction]] = {name: [] for name in settings}
+    predictions: dict[str, list[FoldPrediction]] = {name: [] for name in settings}
     with progress_bar("evaluate", len(hidden) * len(settings), show=progress) as advance:
         for cells in hidden:
             hops = _hops_of(cells.numbers)
@@ -107,7 +107,7 @@ def evaluate(
 
 
 @dataclass(frozen=True, eq=False)
-class Prediction:
+class FoldPrediction:
     """Values that a method filled into the hidden cells of one fold.
 
     Attributes
@@ -206,7 +206,7 @@ def _hops_of(fold: Fold) -> Array:
     return np.where(hops.is_reachable(codes), codes, -1)
 
 
-def _predict(hidden: HiddenCells, hops: Array, unit: ErrorUnit, settings: Settings) -> Prediction:
+def _predict(hidden: HiddenCells, hops: Array, unit: ErrorUnit, settings: Settings) -> FoldPrediction:
     fold = hidden.numbers
     problem = replace(fold.problem, wrap_values=np.asarray, wrap_cells=np.asarray)
     start = time.perf_counter()
@@ -223,10 +223,10 @@ def _predict(hidden: HiddenCells, hops: Array, unit: ErrorUnit, settings: Settin
             covered=(low <= fold.truth) & (fold.truth <= high),
             hops=hops,
         )
-    return Prediction(values, hidden.correct_categories(result.values), hops, estimates, seconds)
+    return FoldPrediction(values, hidden.correct_categories(result.values), hops, estimates, seconds)
 
 
-def _summarize(unit: ErrorUnit, hidden: list[HiddenCells], predictions: dict[str, list[Prediction]]) -> Evaluation:
+def _summarize(unit: ErrorUnit, hidden: list[HiddenCells], predictions: dict[str, list[FoldPrediction]]) -> Evaluation:
     folds = [cells.numbers for cells in hidden]
     channels = np.concatenate([fold.channels for fold in folds])
     truth = np.concatenate([fold.truth for fold in folds])
@@ -240,7 +240,7 @@ def _summarize(unit: ErrorUnit, hidden: list[HiddenCells], predictions: dict[str
         squares = (np.concatenate([part.values for part in parts]) - truth / unit.per_channel[channels]) ** 2
         for level in np.unique(hops):
             rmse = unit.scale * float(np.sqrt(squares[hops == level].mean()))
-            by_hops.append(ErrorAtHops(name, int(level), int((hops == level).sum()), rmse))
+            by_hops.append(ScoreAtHops(name, int(level), int((hops == level).sum()), rmse))
         sums = np.bincount(channels, weights=squares, minlength=n_channels)
         mse = np.divide(sums, n_cells, out=np.full(n_channels, np.nan), where=n_cells > 0)
         by_channel[name] = unit.scale * np.sqrt(mse)
@@ -260,7 +260,7 @@ def _summarize(unit: ErrorUnit, hidden: list[HiddenCells], predictions: dict[str
 
 
 def _score_method(
-    name: str, folds: list[Fold], predictions: list[Prediction], unit: ErrorUnit, binary: bool
+    name: str, folds: list[Fold], predictions: list[FoldPrediction], unit: ErrorUnit, binary: bool
 ) -> MethodScores:
     by_fold, sizes = [], []
     for fold, prediction in zip(folds, predictions, strict=True):

@@ -25,7 +25,7 @@ class MethodScores:
 
 
 @dataclass(frozen=True)
-class ErrorAtHops:
+class ScoreAtHops:
     """RMSE of one method on the hidden cells at a number of hops (-1: unreachable)."""
 
     method: str
@@ -42,7 +42,7 @@ class Evaluation:
     ----------
     methods : tuple of MethodScores
         One per method, in the order given.
-    by_hops : tuple of ErrorAtHops
+    by_hops : tuple of ScoreAtHops
     by_channel : dict
         RMSE of each channel, by method; NaN for channels without a hidden number.
     n_hidden, n_folds : int
@@ -56,7 +56,7 @@ class Evaluation:
     """
 
     methods: tuple[MethodScores, ...]
-    by_hops: tuple[ErrorAtHops, ...]
+    by_hops: tuple[ScoreAtHops, ...]
     by_channel: dict[str, Array] = field(repr=False)
     n_hidden: int
     n_folds: int
