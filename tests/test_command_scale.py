@@ -268,8 +268,12 @@ REFUSED = {
     "facts": ([*FILES, "--facts", "f.json"], 2, "use --json"),
     "evaluate": ([*FILES, "--evaluate"], 2, "use pcfi evaluate"),
     "round": ([*FILES, "--round"], 2, "--round does not go together with --memory"),
-    "categorical": ([*FILES, "--categorical", "since"], 2, "--categorical does not go together with --memory"),
-    "missing value": ([*FILES, "--missing-value", "-9"], 2, "write null or NaN"),
+    "categories in arrays": (
+        [*FILES[:3], "y.npy", *FILES[4:], "--categorical", "since"],
+        2,
+        "write categories to .parquet",
+    ),
+    "markers in arrays": (["x.npy", *FILES[1:], "--missing-value", "-9"], 2, "write NaN into such cells"),
     "confidence columns": ([*FILES, "--confidence-columns"], 2, "use --confidence FILE"),
     "tuning": ([*FILES, "--alpha", "auto"], 2, "--alpha auto does not go together with --memory, which does not tune"),
     "calibrated values": ([*FILES, "--objective", "values"], 2, "--objective values does not go together"),
@@ -280,7 +284,7 @@ REFUSED = {
     "work alone": ([*FILES[:4], "--work", "w"], 2, "--work is for runs with --memory or --cluster"),
     "no size": ([*FILES[:5], "much"], 2, 'a size such as "4GB"'),
     "too small": ([*FILES[:5], "1MB"], 1, "grant more"),
-    "nodes of text": (["nodes.csv", *FILES[1:]], 2, "nodes come as .parquet (a file, or a folder of files)"),
+    "other nodes": (["nodes.feather", *FILES[1:]], 2, "nodes come as .parquet (a file, or a folder of files)"),
     "other edges": (["nodes.parquet", "edges.mtx", *FILES[2:]], 2, "edges come as .parquet"),
     "output of text": ([*FILES[:3], "y.csv", *FILES[4:]], 2, "an output ends in .parquet"),
     "no such nodes": (["none.parquet", *FILES[1:]], 1, "none.parquet does not exist"),
@@ -292,7 +296,7 @@ REFUSED = {
     "twice": ([*FILES, "--id", "since"], 1, "'2020-01-01' stands more than once"),
     "cut nodes": (["cut.parquet", *FILES[1:]], 1, "cannot be read as Parquet"),
     "cut edges": (["nodes.parquet", "cut.parquet", *FILES[2:]], 1, "cannot be read"),
-    "noise": (["nodes.parquet", "noise.csv.gz", *FILES[2:]], 1, "noise.csv.gz cannot be read"),
+    "noise": (["nodes.parquet", "noise.csv.gz", *FILES[2:]], 1, "noise.csv.gz' cannot be read"),
     "two outputs": ([*FILES, "--hops", "y.parquet"], 2, "two outputs would go to y.parquet"),
 }
 
@@ -301,7 +305,7 @@ REFUSED = {
 def test_what_does_not_go_with_a_budget_is_refused_in_one_line(files, monkeypatch, case):
     arguments, code, words = REFUSED[case]
     monkeypatch.chdir(files)
-    (files / "nodes.csv").touch()
+    (files / "nodes.feather").touch()
     (files / "edges.mtx").touch()
     (files / "named.csv").write_text("from,to\na,b\n")
     (files / "cut.parquet").write_bytes((files / "nodes.parquet").read_bytes()[:-200])

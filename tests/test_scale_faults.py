@@ -150,5 +150,5 @@ def test_a_work_folder_of_another_run_is_refused(files, tmp_path, monkeypatch):
         scale.impute(*files, tmp_path / "y.npy", alpha=0.7)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").touch()
-    with pytest.raises(pcfi.ParameterError, match="not empty and no work folder"):
+    with pytest.raises(pcfi.ParameterError, match="neither empty nor a work folder"):
         scale.impute(*files, tmp_path / "z.npy", work=tmp_path / "mine")

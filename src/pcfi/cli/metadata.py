@@ -70,9 +70,11 @@ def read_metadata(
         if not is_address(path) and not Path(path).exists():
             raise FileError(f"{path} does not exist: check the name of the file of {what}")
     _refuse_others(paths, text=conversion is not None)
+    chosen, line = _choose_ends(session, paths[1], edge_columns)
     nodes = open_nodes(paths[0], node_columns, ends_of(paths[1], edge_columns), limit, conversion)
     session.say(_described(nodes, paths[0]))
-    return FileMetadata(nodes=nodes, edge_columns=_choose_ends(session, paths[1], edge_columns))
+    session.say(line)
+    return FileMetadata(nodes=nodes, edge_columns=chosen)
 
 
 def _described(nodes: Any, path: str) -> str:
@@ -104,21 +106,20 @@ def _refuse_others(paths: tuple[str, str], *, text: bool) -> None:
     )
 
 
-def _choose_ends(session: Session, path: str, columns: EdgeColumns) -> dict[str, Any]:
+def _choose_ends(session: Session, path: str, columns: EdgeColumns) -> tuple[dict[str, Any], str]:
+    """The columns of the edges as `pcfi.scale.impute` takes them, and a line about them."""
     from pcfi.files.paths import table_suffix
     from pcfi.outofcore.edge_tables import SUFFIXES, schema_of
 
     if table_suffix(path) not in SUFFIXES:
-        session.say(f"{path}: nodes named by row numbers")
-        return {}
+        return {}, f"{path}: nodes named by row numbers"
     schema = schema_of(path)
     chosen = choose_edge_columns(schema.names, columns, path)
-    session.say(f"{path}: {chosen}")
     unused = unused_weight({one.name: kind_of_arrow(one.type) for one in schema}, chosen, columns)
     if unused is not None:
         session.warn(unused_weight_text(path, unused))
     named = {"source": chosen.source, "target": chosen.target, "weight": chosen.weight or False}
-    return named | {"unknown_ids": columns.unknown_ids}
+    return named | {"unknown_ids": columns.unknown_ids}, f"{path}: {chosen}"
 
 
 def count_edges(path: str) -> int:

@@ -57,13 +57,15 @@ def stream(
     from pcfi.files.paths import full_path
     from pcfi.memory import available, give_back, size_in_bytes
     from pcfi.outofcore.folder import WorkFolder
-    from pcfi.outofcore.imputation import conversion_of, work_path
+    from pcfi.outofcore.imputation import check_categories, conversion_of, work_path
 
     _refuse(paths, given, outputs, budget)
     folder = WorkFolder(work_path(budget.work, full_path(outputs.values)))
     resumes = folder.has("job.json")
     outputs.check_stored(resumes=resumes)
     most = size_in_bytes(budget.memory, "memory") if budget.memory else available() or 1 << 62
+    if nodes.categorical:
+        check_categories(outputs.tables().values(), given.get("unreachable", "mean"))
     metadata = read_metadata(session, paths, nodes, edges, most // 8, conversion_of(folder))
     give_back()  # what looking for ids took
     parameters = _parameters(session, given)

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -67,21 +66,6 @@ def opened(path: str) -> Any:
         return open(path, "rb")  # noqa: PTH123  the caller closes it
     except FileNotFoundError:
         raise ParameterError(f"there is no file {path!r}") from None
-
-
-def write_atomically(path: Path, write: Callable[[Any], object], *, safe: bool = True) -> None:
-    """Let `write` fill an open binary file, which then appears under its name at once, and `safe` on disk."""
-    scratch = scratch_of(path)
-    try:
-        with scratch.open("wb") as file:
-            write(file)
-            file.flush()
-            if safe:
-                os.fsync(file.fileno())
-        scratch.replace(path)
-    except BaseException:
-        scratch.unlink(missing_ok=True)
-        raise
 
 
 def scratch_of(path: Path) -> Path:

@@ -1,17 +1,16 @@
-"""Tables -> files: under a temporary name or none at all, made durable, and only then under their own name."""
+"""Tables and text -> files that appear under their names when they are complete."""
 
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from secrets import token_hex
-from tempfile import NamedTemporaryFile
 from typing import Any
 
 import numpy as np
 
 from pcfi.errors import FileError
+from pcfi.files.atomic_output import atomic_output
 from pcfi.files.formats import DELIMITERS, STANDARD, Format
 from pcfi.files.text import write_rows
 
@@ -35,68 +34,8 @@ def check_output(path: str, *, force: bool) -> None:
 def atomic_file(path: str, *, force: bool = False) -> Iterator[Any]:
     """A binary file to write to; it appears under its name, whole, when the block ends, or never."""
     check_output(path, force=force)
-    place = Path(path)
-    with _nameless(place.parent) or _hidden(place) as file:
-        try:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-            _publish(file, place, force=force)
-        except BaseException:
-            _remove(file)
-            raise
-    _sync_folder(place.parent)
-
-
-def _nameless(folder: Path) -> Any:
-    """A file without a name, of which nothing is left if this process is killed; None where there is no such thing."""
-    flag = getattr(os, "O_TMPFILE", 0)
-    if not flag or not Path("/proc/self/fd").is_dir():
-        return None
-    try:
-        return os.fdopen(os.open(folder, flag | os.O_RDWR, 0o666), "w+b")
-    except OSError:
-        return None
-
-
-def _hidden(place: Path) -> Any:
-    file = NamedTemporaryFile(dir=place.parent, prefix=f".{place.name}.", suffix=".tmp", delete=False)  # noqa: SIM115
-    mask = os.umask(0)
-    os.umask(mask)
-    Path(file.name).chmod(0o666 & ~mask)
-    return file
-
-
-def _publish(file: Any, place: Path, *, force: bool) -> None:
-    name = getattr(file, "name", None)
-    if not isinstance(name, str):
-        name = str(place) if not force else str(place.with_name(f".{place.name}.{token_hex(8)}.tmp"))
-        folder = os.open("/proc/self/fd", os.O_RDONLY)
-        try:  # the folder is not used, the path is absolute; but only so does Python follow the link to the file
-            os.link(f"/proc/self/fd/{file.fileno()}", name, src_dir_fd=folder, follow_symlinks=True)
-        except FileExistsError:
-            raise FileError(f"{place} has appeared meanwhile: choose another name, or use --force") from None
-        finally:
-            os.close(folder)
-        if not force:
-            return
-    Path(name).replace(place)
-
-
-def _remove(file: Any) -> None:
-    name = getattr(file, "name", None)
-    if isinstance(name, str):
-        with suppress(OSError):
-            Path(name).unlink()
-
-
-def _sync_folder(folder: Path) -> None:
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    with atomic_output(Path(path), force=force) as file:
+        yield file
 
 
 def write_table(table: Any, path: str, form: Format, *, force: bool = False) -> None:

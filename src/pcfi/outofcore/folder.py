@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from pcfi._typing import Array
 from pcfi.errors import ParameterError
-from pcfi.files.paths import remove, reserve, write_atomically
+from pcfi.files.atomic_output import atomic_output
+from pcfi.files.paths import remove, reserve
 from pcfi.outofcore import file_names
 
 FORMAT = 3  # of the files in a work folder
@@ -63,7 +64,8 @@ class WorkFolder:
     def write(self, name: str, facts: Any) -> None:
         """Write facts as JSON, at once."""
         text = json.dumps(facts, indent=1)
-        write_atomically(self.path / name, lambda file: file.write(text.encode()))
+        with atomic_output(self.path / name) as file:
+            file.write(text.encode())
 
     def read(self, name: str) -> Any:
         """Facts from JSON."""
@@ -98,11 +100,8 @@ class WorkFolder:
     def record(self, stage: str, index: int, facts: dict[str, Any]) -> None:
         """Put a task into the journal."""
         # not forced to disk, which stalls all workers: an entry that is lost with the machine is a task done again
-        write_atomically(
-            self.path / file_names.JOURNAL / f"{stage}-{index:06d}.json",
-            lambda file: file.write(json.dumps(facts).encode()),
-            safe=False,
-        )
+        with atomic_output(self.path / file_names.JOURNAL / f"{stage}-{index:06d}.json", durable=False) as file:
+            file.write(json.dumps(facts).encode())
 
     def finished(self, stage: str) -> dict[int, dict[str, Any]]:
         """The tasks of a stage that are in the journal, with the facts they left."""
@@ -114,7 +113,8 @@ class WorkFolder:
 
     def save(self, name: str, array: Array) -> None:
         """Save a small array, at once."""
-        write_atomically(self.path / name, lambda file: np.save(file, array, allow_pickle=False))
+        with atomic_output(self.path / name) as file:
+            np.save(file, array, allow_pickle=False)
 
     def load(self, name: str) -> Array:
         """A small array."""
@@ -158,7 +158,8 @@ class WorkFolder:
 
     def write_array(self, name: str, array: Array) -> None:
         """Write a large array, at once."""
-        write_atomically(self.path / name, lambda file: file.write(array.data))
+        with atomic_output(self.path / name) as file:
+            file.write(array.data)
 
     def read_rows(self, name: str, first: int, last: int, width: int, dtype: npt.DTypeLike) -> Array:
         """Rows of a large array, without mapping it."""

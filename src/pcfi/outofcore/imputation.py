@@ -2,7 +2,7 @@
 
 import errno
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +20,7 @@ from pcfi.errors import (
     UnreachableError,
     UnsupportedTypeError,
 )
-from pcfi.files.paths import full_path, is_address, is_scratch, place_of, suffix_of
+from pcfi.files.paths import full_path, is_address, is_scratch, place_of, remove, suffix_of
 from pcfi.inputs.columns import EdgeColumns, Kind, NodeColumns, Weight
 from pcfi.inputs.graphs import read_graph
 from pcfi.memory import available
@@ -169,12 +169,13 @@ def impute(
     with connected(client) as cluster, _kept_or_removed(folder):
         _refuse_existing(folder, results, overwrite)
         if not isinstance(features, NodeSource):
+            if categorical:
+                check_categories(results.values(), unreachable, known)
             node_columns = NodeColumns(id=id, channels=columns, categorical=categorical, missing_values=missing_values)
             features = _open_nodes(features, node_columns, ends_of(graph, edge_columns), folder)
         store = features.store
         mask = None if known is None else open_features(known, "known", boolean=True)
         _check_shapes(store, mask)
-        _check_categories(features, results, settings, mask)
         _check_places(results, {"features": store.path} | ({} if mask is None else {"known": mask.path}))
         check_budget(store, settings, memory, cluster)
         edges = EdgeSource.of(graph, features.id, asdict(edge_columns))
@@ -204,17 +205,13 @@ def conversion_of(folder: WorkFolder) -> ConversionFile:
     return ConversionFile(path=folder.nodes, is_done=folder.has(file_names.JOB))
 
 
-def _check_categories(
-    nodes: NodeSource, results: dict[str, str | None], settings: Settings, mask: FeatureStore | None
-) -> None:
-    """Refuse what does not go together with categories, as `pcfi.impute` does."""
-    if not nodes.categories:
-        return
-    if mask is not None:
+def check_categories(results: Iterable[str | None], unreachable: str, known: Any = None) -> None:
+    """Refuse what does not go together with columns of categories, before anything is converted."""
+    if known is not None:
         raise ParameterError("known= and categorical= do not go together: put null into the missing cells")
-    if settings.unreachable == "zero":
+    if unreachable == "zero":
         raise ParameterError("a category cannot be zero", remedy="choose another {unreachable}, or no {categorical}")
-    for path in results.values():
+    for path in results:
         if path is not None and suffix_of(path) != ".parquet":
             raise ParameterError(f"{path!r} holds numbers only: write categories to .parquet")
 
@@ -329,6 +326,10 @@ def _kept_or_removed(folder: WorkFolder) -> Iterator[None]:
         yield
     except (FeatureError, GraphError, UnreachableError, DivergenceError):
         folder.abandon()
+        raise
+    except ParameterError:
+        if not folder.has(file_names.JOB):
+            remove(folder.nodes)
         raise
     except TooLargeError as error:
         if not folder.n_finished:

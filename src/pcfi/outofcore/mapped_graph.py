@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from pcfi._typing import Array
 from pcfi.errors import GraphError, ParameterError, TooLargeError, counted
-from pcfi.files.paths import remove, write_atomically
+from pcfi.files.atomic_output import atomic_output
+from pcfi.files.paths import remove
 from pcfi.inputs.graphs import Graph, check_n_nodes
 from pcfi.memory import size_in_bytes, size_in_words
 from pcfi.outofcore.buckets import Buckets, write_rows
@@ -235,4 +236,5 @@ def _build(
         if outgoing is not None:
             write_rows(outgoing, folder, "outgoing_", limit, advance, weights=False)
     facts |= {"format": FORMAT, "n_nodes": n_nodes, "directed": directed, "edges_read": seen}
-    write_atomically(folder / FACTS, lambda out: out.write(json.dumps(facts, indent=1).encode()))
+    with atomic_output(folder / FACTS) as out:
+        out.write(json.dumps(facts, indent=1).encode())

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from pcfi._typing import Array
 from pcfi.errors import ParameterError
-from pcfi.files.paths import is_address, is_scratch, remove, reserve, scratch_of, suffix_of
+from pcfi.files.atomic_output import atomic_output
+from pcfi.files.paths import is_address, is_scratch, remove, reserve, suffix_of
 from pcfi.optional import load
 from pcfi.outofcore.feature_stores import SUFFIXES
 from pcfi.outofcore.node_conversion import METADATA, category_channel
@@ -189,13 +190,9 @@ class ParquetSink(ResultSink):
                 yield write
                 opened[0].close()
             return
-        scratch = scratch_of(Path(self.partial) / name)
-        with scratch.open("wb") as file:
+        with atomic_output(Path(self.partial) / name) as file:
             yield write
             opened[0].close()
-            file.flush()
-            os.fsync(file.fileno())
-        scratch.replace(Path(self.partial) / name)
 
     def finish(self) -> None:
         """Give the result its name, without what killed writers left behind."""
