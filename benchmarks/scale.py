@@ -32,7 +32,7 @@ class Watch:
         threading.Thread(target=self._look, daemon=True).start()
 
     def _look(self) -> None:
-        from pcfi.outofcore.plan import private_memory
+        from pcfi.memory import private_memory
 
         while True:
             self.peak = max(self.peak, private_memory())

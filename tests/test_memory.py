@@ -1,4 +1,4 @@
-"""Memory: told before it is taken, and no more of it than said."""
+"""Memory: estimated before it is allocated, and no more of it than estimated."""
 
 import tracemalloc
 
@@ -43,7 +43,7 @@ def test_small_problems_do_not_ask(monkeypatch):
 def test_an_imputation_takes_about_what_it_says(solver, kind):
     features, graph = large_problem(kind=kind), pcfi.prepare_graph(RING)
     settings = Settings(alpha=0.5, beta=0.1, solver=solver)
-    said = memory.needs(read_problem(features, graph), settings)
+    said = memory.estimate_memory(read_problem(features, graph), settings)
     pcfi.impute(features, graph, solver=solver, alpha=0.5, beta=0.1)  # loads the kernels
     tracemalloc.start()
     pcfi.impute(features, graph, solver=solver, alpha=0.5, beta=0.1)
@@ -56,7 +56,7 @@ def test_an_imputation_takes_about_what_it_says(solver, kind):
 def test_tuning_takes_about_what_it_says(kind):
     features, graph = large_problem(kind=kind), pcfi.prepare_graph(RING)
     settings = Settings()
-    said = memory.needs(read_problem(features, graph), settings)
+    said = memory.estimate_memory(read_problem(features, graph), settings)
     pcfi.impute(features[:300], pcfi.prepare_graph(RING[:, :299]))  # loads the kernels
     tracemalloc.start()
     pcfi.impute(features, graph)

@@ -111,11 +111,11 @@ def test_resources_are_checked(wrong):
 
 
 def test_processes_share_what_the_container_leaves(monkeypatch):
-    monkeypatch.setattr(memory, "_of_container", lambda: 100 * 2**20)
+    monkeypatch.setattr(memory, "_container_limit", lambda: 100 * 2**20)
     assert Resources(jobs=2).limit_mb == pytest.approx(45)
-    monkeypatch.setattr(memory, "_of_container", lambda: None)
-    monkeypatch.setattr(memory, "_of_system", lambda: None)
-    assert Resources(jobs=2).limit_mb == float("inf")
+    monkeypatch.setattr(memory, "_container_limit", lambda: None)
+    monkeypatch.setattr(memory, "_system_available", lambda: 200 * 2**20)
+    assert Resources(jobs=2).limit_mb == pytest.approx(90)
 
 
 PARENT = """

@@ -59,8 +59,8 @@ def test_files_get_the_numbers_of_impute(
     more = {"confidence": folder / "c.npy"} if method == "pcfi" else {}
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore", pcfi.PcfiWarning)
-        patch.setattr(plan, "SMALLEST_RANGE", cut[0])
-        patch.setattr(plan, "CHUNK_BYTES", cut[1])
+        patch.setattr(plan, "MIN_RANGE_ROWS", cut[0])
+        patch.setattr(plan, "MAX_CHUNK_BYTES", cut[1])
         expected = pcfi.impute(problem.masked, problem.graph, **parameters)
         stored = scale.impute(
             folder / "x.npy", folder / "g", folder / "y.npy", hops=folder / "h.npy", **more, **parameters
@@ -329,7 +329,7 @@ def test_a_full_disk_is_a_clear_error_and_finished_tasks_are_kept(tmp_path, smal
 WITHIN = """
 import resource, sys, threading, time, warnings
 import numpy as np, pcfi, pcfi.scale
-from pcfi.outofcore.plan import private_memory
+from pcfi.memory import private_memory
 warnings.simplefilter("ignore")
 budget = int(sys.argv[4])
 resource.setrlimit(resource.RLIMIT_DATA, (budget, budget))
@@ -372,8 +372,10 @@ def test_a_budget_that_cannot_be_kept_is_refused_before_anything_is_done(tmp_pat
         scale.impute(folder / "x.npy", folder / "g", tmp_path / "y.npy", memory="10MB")
     monkeypatch.setattr(plan, "PROCESS_BYTES", 0)
     monkeypatch.setattr(plan, "private_memory", lambda: 0)
-    monkeypatch.setattr(plan, "TREE_SUMS", 70_000)
-    with pytest.raises(pcfi.TooLargeError, match=r"sharing between 20 channels .* enough for \d+ channels: .*beta=0"):
+    monkeypatch.setattr(plan, "MAX_TREE_SUMS", 70_000)
+    with pytest.raises(
+        pcfi.TooLargeError, match=r"channel propagation between 20 channels .* enough for \d+ channels: .*beta=0"
+    ):
         scale.impute(folder / "x.npy", folder / "g", tmp_path / "z.npy", memory="50MB")
     scale.impute(folder / "x.npy", folder / "g", tmp_path / "w.npy", memory="50MB", beta=0)
 

@@ -79,7 +79,7 @@ def test_a_budget_that_is_refused_before_any_task_leaves_nothing(files, tmp_path
 
 def test_a_budget_that_is_refused_later_says_what_to_do_with_the_work_folder(files, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(plan, "TREE_SUMS", 1 << 40)
+        patch.setattr(plan, "MAX_TREE_SUMS", 1 << 40)
         with pytest.raises(pcfi.TooLargeError, match=r"beta=0.*kept in .*y.npy.work.*remove that folder first"):
             scale.impute(*files, tmp_path / "y.npy")
     remove(tmp_path / "y.npy.work")  # as it says

@@ -1,29 +1,142 @@
-"""How much memory a problem takes, and whether it is there: told before anything large is allocated."""
+"""The memory model: how many bytes filling takes, in memory and in files, and how many there are.
 
-import os
+Sizes are estimated from counts before anything large is allocated. Both ways to fill allocate the same in the stages:
+`diffusion_bytes` for stage 1, `propagation_bytes` for stage 2.
+"""
+
 import re
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path
 
 import numpy as np
 
 from pcfi.errors import ParameterError, TooLargeError
+from pcfi.inputs.graphs import Graph
 from pcfi.inputs.problem import Problem
+from pcfi.pipeline import propagation_of
 from pcfi.settings import Settings
-from pcfi.stages.solvers import FixedSteps
+from pcfi.stages.diffusion.definition import MIN_CHANNELS_PER_SOURCE, needs_float64, varying_channels
+from pcfi.stages.solvers import UntilSettled
 
-WORTH_A_LOOK = 1 << 25  # bytes below which nobody runs out of memory
+MAX_SHARE_OF_AVAILABLE = 0.7  # of the available memory, that filling takes unless told otherwise: others need some
+MIN_CHECKED_BYTES = 1 << 25  # below, no machine runs out of memory
+SUMS_IN_MEMORY = 2  # channels x channels arrays of stage 2 alive at a time: the scatter matrix, and a part of it
 
 # what tuning keeps of a hidden cell (place, truth, hops, mean and unit, and what each alpha filled in), and what it
 # takes to divide the known cells into parts, per node of a pattern and per known one
 CELL_BYTES, PATTERN_BYTES, UNIT_BYTES = 160, 7, 16
 
 
+@dataclass(frozen=True, kw_only=True)
+class ProblemSize:
+    """The counts that memory follows from.
+
+    Attributes
+    ----------
+    n_nodes, n_channels, n_patterns : int
+    n_entries : int
+        Entries of the compressed rows of the graph: an undirected edge has two.
+    itemsize : int
+        Bytes of a filled value.
+    width : int
+        Bytes of a number that diffusion calculates with.
+    code_bytes : int
+        Bytes of a number of hops.
+    by_sweeps : bool
+        Whether steady states are found pattern by pattern (directed graphs).
+    n_influence : int
+        Sources of the pattern that goes through the largest influence matrix, 0 if none does.
+    n_propagating : int
+        Channels of stage 2.
+    threads : int
+    """
+
+    n_nodes: int
+    n_channels: int
+    n_patterns: int
+    n_entries: int
+    itemsize: int
+    width: int
+    code_bytes: int = 1
+    by_sweeps: bool
+    n_influence: int = 0
+    n_propagating: int
+    threads: int
+
+    @classmethod
+    def of_shape(
+        cls,
+        shape: tuple[int, int],
+        itemsize: int,
+        settings: Settings,
+        *,
+        graph: Graph | None = None,
+        n_entries: int = 0,
+        threads: int | None = None,
+    ) -> "ProblemSize":
+        """The size if nothing else is known: every channel has its own pattern, and takes part in stage 2."""
+        from pcfi._kernels.threads import thread_count
+
+        weight_range = (1.0, 1.0) if graph is None else graph.weight_range
+        directed = settings.directed or (graph is not None and graph.directed)
+        return cls(
+            n_nodes=shape[0],
+            n_channels=shape[1],
+            n_patterns=shape[1],
+            n_entries=n_entries if graph is None else len(graph.indices),
+            itemsize=itemsize,
+            width=8 if needs_float64(weight_range, settings.solver) else itemsize,
+            by_sweeps=isinstance(settings.solver, UntilSettled) and directed,
+            n_propagating=0 if propagation_of(settings) is None else shape[1],
+            threads=thread_count() if threads is None else threads,
+        )
+
+    @classmethod
+    def of_problem(cls, problem: Problem, settings: Settings) -> "ProblemSize":
+        """The size of a problem in memory."""
+        channels, settles = problem.channels, isinstance(settings.solver, UntilSettled)
+        varying = varying_channels(channels, keeps_constants=settles and settings.method != "fp")
+        size = cls.of_shape(problem.values.shape, problem.dtype.itemsize, settings, graph=problem.graph)
+        n_known = channels.n_known[channels.representatives]
+        n_channels = np.bincount(channels.patterns[varying], minlength=len(n_known))
+        few_sources = (n_channels >= MIN_CHANNELS_PER_SOURCE * n_known) & (n_channels > 0)
+        is_product = bool(few_sources.any() and n_channels.max() == len(varying))  # no channels x channels array
+        return replace(
+            size,
+            n_patterns=len(n_known),
+            n_influence=0 if size.by_sweeps else int(n_known[few_sources].max(initial=0)),
+            n_propagating=0 if is_product or not size.n_propagating else len(varying),
+        )
+
+
+def diffusion_bytes(size: ProblemSize, settings: Settings) -> int:
+    """Bytes of stage 1, besides values and hops: weights, blocks of each thread, the influence matrix."""
+    from pcfi._kernels.blocks import MAX_CACHED_BLOCK_BYTES
+    from pcfi._kernels.vectors import ROW_BYTES
+    from pcfi.stages.diffusion.block_solver import BLOCKS_TO_SETTLE, BLOCKS_TO_STEP
+
+    n, block = size.n_nodes, size.n_nodes * ROW_BYTES
+    weights = n * (8 + 8 + size.width)
+    if size.by_sweeps:
+        at_once = min(size.threads, size.n_patterns, ROW_BYTES // size.width)
+        return weights + at_once * (12 * size.n_entries + 2 * block + 3 * block // 2 + 24 * n)
+    n_blocks = BLOCKS_TO_SETTLE if isinstance(settings.solver, UntilSettled) else BLOCKS_TO_STEP
+    n_tasks = -(-max(size.n_channels, size.n_influence) * size.width // ROW_BYTES)
+    at_once = 1 if block >= MAX_CACHED_BLOCK_BYTES else min(size.threads, n_tasks)
+    influence = 3 * n * (size.n_influence + 1) * size.width if size.n_influence else 0
+    return weights + at_once * (n_blocks * block + 16 * n) + influence
+
+
+def propagation_bytes(size: ProblemSize, n_sums: int) -> int:
+    """Bytes of stage 2, besides values and hops, with so many channels x channels arrays alive at a time."""
+    return n_sums * 8 * size.n_propagating**2 if size.n_propagating > 1 else 0
+
+
 @dataclass(frozen=True)
-class Needs:
-    """Bytes that an imputation allocates: what it hands back, and what it works in besides."""
+class MemoryEstimate:
+    """Bytes that an imputation in memory allocates: what it returns, and what it works in besides."""
 
     values: int
     hops: int
@@ -31,36 +144,26 @@ class Needs:
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """Bytes in all."""
         return self.values + self.hops + self.working
 
 
-def needs(problem: Problem, settings: Settings) -> Needs:
-    """An estimate from the sizes; hops deeper than 254 take more."""
-    n_nodes, n_channels = problem.values.shape
+def estimate_memory(problem: Problem, settings: Settings) -> MemoryEstimate:
+    """Estimate the memory of an imputation from the sizes; hops deeper than 254 take more."""
     values = problem.values.nbytes
     if settings.method not in ("pcfi", "fp", "auto"):
-        return Needs(values, 0, 0)
-    from pcfi._kernels.blocks import MAX_CACHED_BLOCK_BYTES
-    from pcfi._kernels.threads import thread_count
-    from pcfi._kernels.vectors import ROW_BYTES
-    from pcfi.stages.diffusion.block_solver import BLOCKS_TO_SETTLE, BLOCKS_TO_STEP
-
-    n_patterns = len(problem.channels.representatives)
-    block = n_nodes * ROW_BYTES
-    n_tasks = -(-n_channels * problem.values.itemsize // ROW_BYTES)
-    blocks = BLOCKS_TO_STEP if isinstance(settings.solver, FixedSteps) else BLOCKS_TO_SETTLE
-    working = block * blocks * (1 if block >= MAX_CACHED_BLOCK_BYTES else min(thread_count(), n_tasks))
-    if settings.method in ("pcfi", "auto") and settings.beta != 0 and n_patterns > 1:
-        n_active = int(np.count_nonzero(~problem.channels.silent))
-        working = max(working, n_active**2 * (8 + problem.values.itemsize))
-    hops = n_nodes * n_patterns
-    if settings.method in ("pcfi", "auto") and settings.aim == "values":
-        working = max(working, _for_tuning(problem, working) - values - hops)
-    return Needs(values, hops, working)
+        return MemoryEstimate(values, 0, 0)
+    if settings.method == "auto":
+        settings = replace(settings, method="pcfi", objective=settings.aim)
+    size = ProblemSize.of_problem(problem, settings)
+    working = max(diffusion_bytes(size, settings), propagation_bytes(size, SUMS_IN_MEMORY))
+    hops = size.n_nodes * size.n_patterns * size.code_bytes
+    if settings.method == "pcfi" and settings.aim == "values":
+        working = max(working, _tuning_bytes(problem, working) - values - hops)
+    return MemoryEstimate(values, hops, working)
 
 
-def _for_tuning(problem: Problem, working: int) -> int:
+def _tuning_bytes(problem: Problem, working: int) -> int:
     """Bytes that tuning allocates: folds with masks and hops of their own, hidden cells, and one filled array."""
     from pcfi.estimation.folds import FEW_UNITS, MOST_CELLS, PARTS
     from pcfi.estimation.search import FOLDS
@@ -76,27 +179,20 @@ def _for_tuning(problem: Problem, working: int) -> int:
     return int(CELL_BYTES * n_hidden + max(dividing, trying))
 
 
-def available() -> int | None:
-    """Bytes that can still be allocated, within the limit of the container if there is one; None if nobody says."""
-    found = [limit for limit in (_of_system(), _of_container()) if limit is not None]
-    return min(found, default=None)
+def available() -> int:
+    """Bytes that can still be allocated, within the limit of the container if there is one."""
+    limit = _container_limit()
+    return _system_available() if limit is None else min(_system_available(), limit)
 
 
-def _of_system() -> int | None:
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-        return None
-    except OSError:
-        pass
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return None
+def _system_available() -> int:
+    import psutil
+
+    return int(psutil.virtual_memory().available)
 
 
-def _of_container() -> int | None:
+def _container_limit() -> int | None:
+    """Bytes left within the limit of the control group; None if there is no limit."""
     group = Path("/sys/fs/cgroup")
     try:
         return int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
@@ -104,15 +200,23 @@ def _of_container() -> int | None:
         return None
 
 
+def private_memory() -> int:
+    """Bytes of memory that are this process's own: resident, and not shared with a file or another process."""
+    import psutil
+
+    memory = psutil.Process().memory_info()
+    return int(memory.rss - getattr(memory, "shared", 0))
+
+
 def refuse_if_too_large(problem: Problem, settings: Settings) -> None:
     """Raise `TooLargeError` if the memory that the problem needs is not there; a device knows best itself."""
-    if not isinstance(problem.values, np.ndarray):
+    if problem.on_device:
         return
-    needed = needs(problem, settings)
-    if needed.total < WORTH_A_LOOK:
+    needed = estimate_memory(problem, settings)
+    if needed.total < MIN_CHECKED_BYTES:
         return
     there = available()
-    if there is None or needed.total <= there:
+    if needed.total <= there:
         return
     n_nodes, n_channels = problem.values.shape
     advice = "store the features as float32, or " if problem.values.itemsize == 8 else ""

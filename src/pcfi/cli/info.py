@@ -81,14 +81,14 @@ def info(files: o.FileOptions, columns: o.ColumnOptions, running: o.RunOptions) 
 def summarize(loaded: Loaded) -> Info:
     """Count what is in the files."""
     from pcfi.inputs.problem import read_problem
-    from pcfi.memory import needs
+    from pcfi.memory import estimate_memory
     from pcfi.report.imputation_facts import graph_facts, hop_facts
     from pcfi.settings import Settings
     from pcfi.stages.hops import count_hops
 
     problem = read_problem(loaded.table, loaded.graph, directed=loaded.graph.directed)
     facts = graph_facts(loaded.graph)
-    needed = needs(problem, Settings())
+    needed = estimate_memory(problem, Settings())
     known = problem.channels
     channels = tuple(
         _channel(problem, column, int(place))

@@ -63,7 +63,7 @@ def stream(
     folder = WorkFolder(work_path(budget.work, full_path(outputs.values)))
     resumes = folder.has("job.json")
     outputs.check_stored(resumes=resumes)
-    most = size_in_bytes(budget.memory, "memory") if budget.memory else available() or 1 << 62
+    most = size_in_bytes(budget.memory, "memory") if budget.memory else available()
     if nodes.categorical:
         check_categories(outputs.tables().values(), given.get("unreachable", "mean"))
     metadata = read_metadata(session, paths, nodes, edges, most // 8, conversion_of(folder))

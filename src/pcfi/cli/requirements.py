@@ -8,9 +8,9 @@ from pcfi.cli.metadata import count_edges, read_metadata, serves
 from pcfi.cli.session import Session
 from pcfi.errors import PcfiError
 from pcfi.inputs.columns import EdgeColumns, NodeColumns
-from pcfi.memory import size_in_words
+from pcfi.memory import MAX_SHARE_OF_AVAILABLE, ProblemSize, available, diffusion_bytes, size_in_words
+from pcfi.settings import Settings
 
-MAX_SHARE_OF_AVAILABLE = 0.8  # of the available memory; above, --memory is advised
 TABLE_COPIES = 3  # a table is read, mapped and filled
 EDGE_BYTES = 60  # peak memory per edge while a table becomes a graph
 
@@ -85,12 +85,11 @@ def requirements(
     directed: bool = False,
 ) -> Requirements:
     """Estimate what filling takes, by the cost model of `pcfi.scale`."""
-    from pcfi.memory import available
     from pcfi.outofcore import estimate
 
     kind = {"n_patterns": n_patterns, "dtype": dtype, "weighted": weighted, "directed": directed}
     cost = estimate(shape[0], n_edges, shape[1], **kind)
-    free = available() or 0
+    free = available()
     return Requirements(
         in_memory=in_memory,
         available=free,
@@ -98,7 +97,7 @@ def requirements(
         graph=cost.graph,
         disk=cost.graph + cost.work + cost.result,
         seconds=cost.build_seconds + cost.seconds,
-        advised=bool(free) and in_memory > MAX_SHARE_OF_AVAILABLE * free,
+        advised=in_memory > MAX_SHARE_OF_AVAILABLE * free,
     )
 
 
@@ -106,11 +105,10 @@ def read_sizes(
     session: Session, paths: tuple[str, str], nodes: NodeColumns, edges: EdgeColumns, *, directed: bool
 ) -> FileSizes | None:
     """Read the metadata of files that are larger than memory; None if they fit."""
-    from pcfi.memory import available
     from pcfi.outofcore.feature_stores import open_features
 
     free = available()
-    if free is None or not serves(paths):
+    if not serves(paths):
         return None
     try:
         store, n_edges = open_features(paths[0], "the node file"), count_edges(paths[1])
@@ -127,9 +125,6 @@ def read_sizes(
 
 def bytes_in_memory(shape: tuple[int, int], n_edges: int, itemsize: int) -> int:
     """Approximate bytes to read the files and fill them in memory."""
-    from pcfi._kernels.vectors import ROW_BYTES
-    from pcfi.stages.diffusion.block_solver import BLOCKS_TO_SETTLE
-
-    cells = shape[0] * shape[1]
-    filling = cells * (itemsize + 1) + shape[0] * ROW_BYTES * BLOCKS_TO_SETTLE
+    cells, settings = shape[0] * shape[1], Settings(alpha=0.5, beta=0.0)
+    filling = cells * (itemsize + 1) + diffusion_bytes(ProblemSize.of_shape(shape, itemsize, settings), settings)
     return TABLE_COPIES * cells * itemsize + EDGE_BYTES * n_edges + filling

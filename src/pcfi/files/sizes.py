@@ -5,13 +5,10 @@ from typing import Any
 from pcfi.errors import TooLargeError
 from pcfi.memory import available, size_in_words
 
-UNKNOWN_LIMIT = 1 << 62
-
 
 def limit() -> int:
     """Bytes that a file may take: what is available."""
-    there = available()
-    return UNKNOWN_LIMIT if there is None else there
+    return available()
 
 
 def refuse_beyond_memory(n_bytes: int, path: str, most: int | None = None) -> None:

@@ -157,7 +157,7 @@ def _check_memory(adata: Any, matrix: Any, columns: Array | None) -> None:
     itemsize = 4 if matrix.dtype == np.float32 else 8
     needed = adata.n_obs * n_genes * (3 * itemsize + 2)
     free = available()
-    if free is not None and needed > free:
+    if needed > free:
         raise TooLargeError(
             f"{counted(n_genes, 'gene')} of {counted(adata.n_obs, 'cell')} would take about {size_in_words(needed)}, "
             f"but only {size_in_words(free)} of memory is available: choose fewer with genes=, such as "

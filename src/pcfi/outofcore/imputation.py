@@ -42,7 +42,6 @@ from pcfi.settings import Settings
 from pcfi.stages.solvers import Solver, UntilSettled
 
 METHODS = ("pcfi", "fp")
-USUAL_MEMORY = 2 << 30  # bytes, where nobody says how much is available
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -196,7 +195,7 @@ def impute(
 
 
 def _open_nodes(path: Any, columns: NodeColumns, ends: Callable[[], Kind | None], folder: WorkFolder) -> NodeSource:
-    limit = (available() or USUAL_MEMORY) // 8
+    limit = available() // 8
     return open_nodes(path, columns, ends, limit, conversion_of(folder))
 
 

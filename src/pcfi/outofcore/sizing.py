@@ -15,22 +15,20 @@ import numpy.typing as npt
 
 from pcfi.errors import ParameterError
 from pcfi.inputs.problem import working_dtype
-from pcfi.memory import size_in_words
+from pcfi.memory import ProblemSize, size_in_words
 from pcfi.outofcore.plan import (
-    CHUNK_BYTES,
+    MAX_CHUNK_BYTES,
     PROCESS_BYTES,
-    Size,
-    diffuse_bytes,
-    first_size,
-    hops_bytes,
+    diffuse_task_bytes,
+    hops_task_bytes,
     row_bytes,
-    sharing_bytes,
+    sums_task_bytes,
 )
 from pcfi.outofcore.run import patterns_at_a_time
 from pcfi.settings import Settings
 from pcfi.stages.solvers import FixedSteps, Solver, UntilSettled
 
-USUAL_STEPS = 15  # to a steady state at alpha = 0.5
+DEFAULT_STEPS = 15  # to a steady state at alpha = 0.5, on the graphs of the benchmarks
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,7 @@ def estimate(
     weighted, directed : bool, default=False
         Of the graph.
     beta : float, default=0.1
-        0 means that channels do not share.
+        0 means that there is no stage 2.
     solver : FixedSteps or UntilSettled, default=UntilSettled()
         How long to diffuse.
     steps : int, default=None
@@ -115,14 +113,15 @@ def estimate(
         raise ParameterError("n_nodes and n_channels must be at least 1, and n_edges at least 0")
     settings = Settings(alpha=0.5, beta=beta, solver=solver, directed=directed)
     n_entries = n_edges * (1 if directed else 2)
-    size = first_size((n_nodes, n_channels), working_dtype(np.dtype(dtype)), settings, n_entries, directed, threads)
+    itemsize = working_dtype(np.dtype(dtype)).itemsize
+    size = ProblemSize.of_shape((n_nodes, n_channels), itemsize, settings, n_entries=n_entries, threads=threads)
     if n_patterns is not None:
         size = replace(size, n_patterns=n_patterns)
-    sharing = sharing_bytes(size) + min(CHUNK_BYTES, n_nodes * row_bytes(size))
-    taken = solver.steps if isinstance(solver, FixedSteps) else USUAL_STEPS if steps is None else steps
+    sums = sums_task_bytes(size, min(MAX_CHUNK_BYTES // row_bytes(size), n_nodes))
+    taken = solver.steps if isinstance(solver, FixedSteps) else DEFAULT_STEPS if steps is None else steps
     cost = costs()
     return Estimate(
-        memory=PROCESS_BYTES + max(diffuse_bytes(size, settings), hops_bytes(size), sharing),
+        memory=PROCESS_BYTES + max(diffuse_task_bytes(size, settings), hops_task_bytes(size), sums),
         graph=(n_nodes + 1) * 8 + n_entries * (16 if weighted else 4) + (n_nodes * 8 if weighted else 0),
         work=n_nodes * (n_channels * size.itemsize + size.n_patterns + n_channels // 8),
         result=n_nodes * n_channels * size.itemsize,
@@ -137,19 +136,19 @@ def costs() -> dict[str, float]:
     return {name: float(value) for name, value in found["seconds per"].items()}
 
 
-def _seconds(size: Size, steps: int, cost: dict[str, float]) -> float:
+def _seconds(size: ProblemSize, steps: int, cost: dict[str, float]) -> float:
     from pcfi._kernels.vectors import ROW_BYTES
 
     panels = -(-size.n_channels * size.width // ROW_BYTES)
     searches = -(-size.n_patterns // patterns_at_a_time())
     cells = size.n_nodes * size.n_channels
-    sharing = cost["sharing, cell and channel"] * cells * size.n_sharers
+    propagation = cost["sharing, cell and channel"] * cells * size.n_propagating
     return (
         panels * steps * (cost["step, entry"] * size.n_entries + cost["step, node"] * size.n_nodes)
         + panels * (cost["panel, entry"] * size.n_entries + cost["panel, node"] * size.n_nodes)
         + searches * (cost["search, entry"] * size.n_entries + cost["search, node"] * size.n_nodes)
         + cost["rows, cell"] * cells
-        + sharing
+        + propagation
     )
 
 

@@ -24,7 +24,7 @@ from pcfi.stages.solvers import FixedSteps, UntilSettled
 def diffuse(diffusion: Diffusion, out: Tensor) -> DiffusionOutcome:
     """Fill the missing reachable cells of the channels that vary."""
     values: Tensor = diffusion.problem.values
-    wide = needs_float64(diffusion.problem.graph, diffusion.solver)
+    wide = needs_float64(diffusion.problem.graph.weight_range, diffusion.solver)
     with progress_bar("diffuse", len(diffusion.active), show=diffusion.progress) as advance:
         dtype = tensors.wide_dtype(values.device) if wide else values.dtype
         diffusion = replace(diffusion, dtype=dtype, advance=advance)

@@ -61,8 +61,7 @@ class Resources:
         """Memory limit of one process."""
         if self.memory_mb is not None:
             return self.memory_mb
-        free = available()
-        return float("inf") if free is None else 0.9 * free / 2**20 / self.jobs
+        return 0.9 * available() / 2**20 / self.jobs
 
 
 def run_all(

@@ -125,9 +125,9 @@ class Diffused(NamedTuple):
     product: InfluenceProduct | None = None
 
 
-def needs_float64(graph: Graph, solver: Solver) -> bool:
+def needs_float64(weight_range: tuple[float, float], solver: Solver) -> bool:
     """Whether float32 arithmetic is not safe: a small rtol, or weights of very different magnitudes."""
-    lightest, heaviest = graph.weight_range
+    lightest, heaviest = weight_range
     is_strict = isinstance(solver, UntilSettled) and solver.rtol < MIN_RTOL_FLOAT32
     return is_strict or heaviest > MAX_WEIGHT_FLOAT32 or lightest < 1 / MAX_WEIGHT_FLOAT32
 
@@ -168,7 +168,7 @@ class Diffusion:
 
     def __post_init__(self) -> None:
         if self.dtype is None:
-            wide = needs_float64(self.problem.graph, self.solver)
+            wide = needs_float64(self.problem.graph.weight_range, self.solver)
             object.__setattr__(self, "dtype", np.dtype(np.float64) if wide else self.problem.dtype)
 
     @property
