@@ -120,8 +120,8 @@ def downstream_run(name: str, kind: str, seed: int) -> dict[str, Any]:
         chosen = tuple(sorted(parameters.items()))
         return execute(Run("classification", name, kind, 0.995, "pcfi", chosen, seed)).metrics["accuracy"]
 
-    setting = load_run_input(Run("classification", name, kind, 0.995, "pcfi", (), seed))
-    tuning = pcfi.tune(setting.features, setting.edges, objective="representation")
+    run_input = load_run_input(Run("classification", name, kind, 0.995, "pcfi", (), seed))
+    tuning = pcfi.tune(run_input.features, run_input.edges, objective="representation")
     paper = paper_parameters("classification", name, kind, 0.995)
     ours = {"alpha": tuning.alpha, "beta": tuning.beta, "center": tuning.center, "solver": "settled"}
     return {

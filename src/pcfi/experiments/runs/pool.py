@@ -82,9 +82,8 @@ def run_all(
             for worker in workers:
                 if worker.run is None and waiting:
                     worker.submit(waiting.popleft())
-            wait(
-                [worker.future for worker in workers if worker.run], timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED
-            )
+            running = [worker.future for worker in workers if worker.run]
+            wait(running, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
             for worker in list(workers):
                 record = worker.poll(limit_mb)
                 if worker.killed:
@@ -143,14 +142,12 @@ class _Worker:
         """End the process, whatever it does."""
         self.killed = True
         self._process.kill()
-        self._process.join()
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        self._executor.shutdown(cancel_futures=True)  # waits for the process, so that its exit code is known
 
     def _result(self) -> Record:
         try:
             return self.future.result()
         except BrokenProcessPool:
-            self._process.join()
             self.kill()
             if self._started.exception() is not None:
                 raise WorkerError(

@@ -37,7 +37,7 @@ class TableCell:
     label : str
         The system, and its configuration if there are several.
     candidates : tuple of tuple of Run
-        For each candidate setting of the parameters, the runs over the splits. The best on validation counts.
+        For each candidate point of a grid, the runs over the splits. The best on validation counts.
     paper : dict
         The paper's score, by metric.
     grid_point : dict
