@@ -51,7 +51,7 @@ test: check $(DATA)
 	$(BIN)/python -m pytest
 
 test-fast: $(READY)
-	$(BIN)/python -m pytest -m "not slow" tests
+	$(BIN)/python -m pytest -m "not slow" --hypothesis-profile=few tests
 
 SECONDS ?= 600
 fuzz: $(READY)

@@ -10,6 +10,8 @@ from pcfi.inputs.problem import Channels, read_problem
 from random_problems import random_known
 from smooth_features import hidden_at, ring, smooth
 
+pytestmark = pytest.mark.slow
+
 
 def test_expected_error_never_falls_with_hops_and_is_zero_for_known_cells(digits):
     result = pcfi.impute(digits.features, digits.edges)

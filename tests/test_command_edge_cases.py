@@ -7,6 +7,8 @@ from typer.testing import CliRunner
 
 from pcfi.cli.app import app
 
+pytestmark = pytest.mark.slow
+
 SIZE = 400
 
 

@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 from command_line import edge_table, features, node_table, ring
 from pcfi.cli.app import app
 
+pytestmark = pytest.mark.slow
+
 
 def info(nodes, edges, *options):
     return CliRunner().invoke(app, ["info", str(nodes), str(edges), *options])

@@ -9,6 +9,8 @@ import pcfi
 from command_line import edge_table, features, node_table, ring
 from pcfi.cli.app import app
 
+pytestmark = pytest.mark.slow
+
 CHANNELS = ["age", "income", "height"]
 
 

@@ -18,6 +18,8 @@ import pcfi
 from command_line import COMMAND, N_NODES, edge_table, features, node_table, ring, run
 from pcfi.cli.app import COMMANDS, app, load_command
 
+pytestmark = pytest.mark.slow
+
 CHANNELS = ["age", "income", "height"]
 
 

@@ -11,6 +11,8 @@ from typer.testing import CliRunner
 from pcfi import demo
 from pcfi.cli.app import app
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory):

@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 
 from pcfi.cli.app import COMMANDS, app
 
+pytestmark = pytest.mark.slow
+
 NUMBER = re.compile(r"(?<![\w.])-?\d+\.\d+(?:e[+-]\d+)?")  # whose last digits another processor may see otherwise
 
 

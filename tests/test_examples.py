@@ -12,6 +12,8 @@ import pcfi
 from array_interfaces import device_backend_on_cpu
 from pcfi.pyg import ImputeFeatures
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 

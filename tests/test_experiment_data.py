@@ -17,6 +17,8 @@ from pcfi.experiments.data.splits import pair_numbers, sample_negative, split_ed
 from pcfi.experiments.paper import paper_size
 from small_run_inputs import small_dataset
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("name", ["Cora", "CiteSeer", "PubMed", "Photo", "Computers"])
 def test_largest_components_have_the_sizes_of_the_papers_table(data_folder, name):

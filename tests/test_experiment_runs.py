@@ -12,6 +12,8 @@ from pcfi.experiments.paper import METRICS, paper_ablations, paper_parameters, p
 from pcfi.experiments.run import Run
 from pcfi.experiments.runs.execution import cosine_similarity, execute, scores_by_hops
 
+pytestmark = pytest.mark.slow
+
 
 def run(**changes):
     return Run(

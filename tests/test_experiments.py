@@ -16,6 +16,8 @@ from pcfi.experiments.tables.hops import pooled_by_hops
 from pcfi.experiments.tables.paper_experiments import EXPERIMENTS, find_experiments
 from pcfi.experiments.tables.text_tables import TextTable, full_table, heatmap_tables, hops_tables, wide_tables
 
+pytestmark = pytest.mark.slow
+
 CORA = Condition("classification", "Cora", "structural", 0.995)
 
 

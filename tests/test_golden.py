@@ -7,6 +7,8 @@ import pytest
 
 import pcfi
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def cora(tmp_path_factory, request):

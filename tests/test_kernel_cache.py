@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 CODE = """
 import numpy as np
 from pcfi._kernels.channel_stats import copy_known

@@ -190,6 +190,14 @@ def test_relaxation_and_search_give_the_same_hops(problem, with_mask):
     np.testing.assert_array_equal(relaxed == 0, problem.known[:, channels])
 
 
+def test_sources_of_channels_in_any_order_are_marked():
+    # broke once: channels whose last and first differ as if they were consecutive were read as if they were
+    values = np.where(np.arange(4) < 2, 1.0, np.nan)[None, :]
+    block = aligned_block(1, np.uint8)
+    mark_sources(Sources(values, NO_MASK, np.array([0, 2, 1, 3])), 0, block)
+    np.testing.assert_array_equal(block[0, :4] == 0, [True, False, True, False])
+
+
 def test_relaxation_reports_hops_that_do_not_fit():
     values = np.where(np.arange(300) == 0, 1.0, np.nan)[:, None]
     sources = Sources(values, NO_MASK, np.zeros(1, np.int64))

@@ -40,6 +40,7 @@ def law(*strategies, count=200):
 def run(problem: RandomProblem, features=None, graph=None, interface="numpy", **chosen):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pcfi.UnreachableWarning)
+        warnings.simplefilter("ignore", pcfi.ScaleWarning)
         warnings.simplefilter("ignore", pcfi.TuningWarning)
         return INTERFACES[interface](
             problem.masked if features is None else features,

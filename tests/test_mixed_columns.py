@@ -10,6 +10,8 @@ import pcfi
 from array_interfaces import device_backend_on_cpu
 from pcfi.estimation.closed_form import LEVELS, Places, fit, moments_of
 
+pytestmark = pytest.mark.slow
+
 SIZE = 1500
 EDGES = pd.DataFrame({"source": np.arange(SIZE), "target": (np.arange(SIZE) + 1) % SIZE})
 

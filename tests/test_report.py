@@ -19,6 +19,8 @@ from pcfi.report.imputation_facts import FilledChannels, RunDetails, collect_fac
 from pcfi.report.summary import summarize
 from pcfi.report.vega_bundle import vega_script
 
+pytestmark = pytest.mark.slow
+
 EVIL = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
 NAMES = [EVIL, 'income & "wealth"', "</script><b>height</b>"]
 

@@ -19,6 +19,8 @@ from pcfi.experiments.run import Record, Run
 from pcfi.experiments.runs.store import RunStore
 from pcfi.experiments.tables.paper_experiments import EXPERIMENTS
 
+pytestmark = pytest.mark.slow
+
 GRAPH = "homophily-0.5-scale-0.1"
 SMALL = ["--datasets", GRAPH, "--missing", "structural", "--rates", "0.5", "--splits", "1"]
 SHORT = ["--set", "epochs=2", "patience=1", "completion_steps=2", "gamma=1e-6"]

@@ -10,6 +10,8 @@ from pcfi.experiments.runs.store import RunStore
 from pcfi.experiments.tables.experiment import Selection
 from pcfi.experiments.tables.paper_experiments import find_experiments
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(__file__).resolve().parents[1] / "docs" / "reproduce.py"
 
 

@@ -19,6 +19,8 @@ from pcfi.experiments.runs.pool import Resources, WorkerError, run_all
 from pcfi.experiments.runs.store import RunStore
 from small_systems import power_iteration
 
+pytestmark = pytest.mark.slow
+
 ONE = Resources(jobs=1, memory_mb=2000)
 
 

@@ -13,6 +13,8 @@ from pcfi.errors import FileError
 from pcfi.experiments.run import Record, Run
 from pcfi.experiments.runs.store import RunStore
 
+pytestmark = pytest.mark.slow
+
 WRITER = """
 import sys
 from pcfi.experiments.run import Record, Run

@@ -123,7 +123,7 @@ def small(tmp_path_factory):
     return folder, problem, expected
 
 
-pytestmark = pytest.mark.filterwarnings("ignore::pcfi.UnreachableWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::pcfi.UnreachableWarning")]
 
 
 def read(path: str) -> np.ndarray:

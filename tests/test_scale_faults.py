@@ -13,6 +13,8 @@ from pcfi.outofcore import backend, imputation, plan
 from pcfi.outofcore.folder import WorkFolder
 from pcfi.outofcore.tasks import TASKS
 
+pytestmark = pytest.mark.slow
+
 N_NODES, N_CHANNELS = 60, 5
 
 

@@ -17,6 +17,8 @@ from hypothesis_profiles import examples
 from pcfi.outofcore import buckets, build_graph, open_graph
 from random_problems import problems
 
+pytestmark = pytest.mark.slow
+
 pa = pytest.importorskip("pyarrow")
 import pyarrow.csv  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402

@@ -6,6 +6,8 @@ import pytest
 import pcfi
 from pcfi import scale
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("pyarrow")
 pytest.importorskip("zarr")
 fsspec = pytest.importorskip("fsspec")

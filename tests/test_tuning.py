@@ -13,6 +13,8 @@ from pcfi.estimation.search import DEFAULT_ALPHA, DEFAULT_BETA
 from random_problems import numba_threads, random_known
 from smooth_features import hidden_at, ring, smooth
 
+pytestmark = pytest.mark.slow
+
 # Laws of calibrated values
 
 

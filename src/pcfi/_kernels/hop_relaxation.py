@@ -22,7 +22,9 @@ def mark_sources(sources, first, block):
     masked = sources.known.shape[0] > 0
     channels = sources.channels[first : first + PATTERNS_AT_A_TIME]
     flags = np.empty(len(channels), np.bool_)
-    contiguous = channels[-1] - channels[0] == len(channels) - 1
+    contiguous = True
+    for k in range(1, len(channels)):
+        contiguous &= channels[k] == channels[k - 1] + 1
     for node in range(block.shape[0]):
         row = block[node]
         if contiguous:
