@@ -55,7 +55,7 @@ test-fast: $(READY)
 
 SECONDS ?= 600
 fuzz: $(READY)
-	$(BIN)/python tests/fuzz.py --seconds $(SECONDS)
+	$(BIN)/python tests/helpers/fuzz.py --seconds $(SECONDS)
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

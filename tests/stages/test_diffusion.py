@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
-from scipy.sparse.linalg import spsolve
 
 import pcfi
 from pcfi._kernels import reference
 from random_problems import RandomProblem, numba_threads, problems, random_problem
+from steady_states import caterpillar, citation_like, direct_solve, exact_path_between
 
 ALPHAS = [0.1, 0.3, 0.5, 0.9, 1.0]
 
@@ -99,43 +99,6 @@ def test_four_nodes_by_hand():
     np.testing.assert_allclose(once, [0, 0, 1.5, 3], atol=1e-12)
 
 
-def citation_like(n_nodes: int, rng: np.random.Generator) -> sparse.csr_array:
-    """A connected sparse graph with hubs and a long tail: each node links to an earlier one, plus extra edges."""
-    parent = (rng.random(n_nodes - 1) ** 1.5 * np.arange(1, n_nodes)).astype(int)
-    extra = rng.integers(0, n_nodes, size=(2, n_nodes))
-    rows = np.concatenate([np.arange(1, n_nodes), extra[0]])
-    columns = np.concatenate([parent, extra[1]])
-    graph = sparse.coo_array((np.ones(len(rows)), (rows, columns)), shape=(n_nodes, n_nodes)).tocsr()
-    graph = graph.maximum(graph.T)
-    graph.setdiag(0)
-    graph.eliminate_zeros()
-    graph.data[:] = 1
-    return graph
-
-
-def caterpillar(length: int) -> sparse.csr_array:
-    """A deep graph: a path of `length` nodes with a triangle hanging from every third."""
-    path = np.stack([np.arange(length - 1), np.arange(1, length)])
-    feet = np.arange(0, length, 3)
-    extra = length + np.arange(len(feet))
-    edges = np.concatenate([path, [feet, extra], [np.minimum(feet + 1, length - 1), extra]], axis=1)
-    size = length + len(feet)
-    graph = sparse.coo_array((np.ones(edges.shape[1]), tuple(edges)), shape=(size, size)).tocsr()
-    return graph.maximum(graph.T)
-
-
-def direct_solve(graph: sparse.csr_array, hops: np.ndarray, known: np.ndarray, x: np.ndarray, alpha: float):
-    entries = graph.tocoo()
-    row, column = entries.row, entries.col
-    relative = entries.data * alpha ** (hops[column] - hops[row]).astype(float)
-    weights = sparse.csr_array((relative, (row, column)), shape=graph.shape)
-    laplacian = (sparse.diags_array(weights.sum(axis=1)) - weights).tocsr()
-    result = x.copy()
-    inner = laplacian[~known][:, ~known].tocsc()
-    result[~known] = spsolve(inner, -(laplacian[~known][:, known] @ x[known]))
-    return result
-
-
 @pytest.mark.parametrize("alpha", ALPHAS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("shape", ["citation", "deep"])
@@ -169,22 +132,6 @@ def test_one_source_reaches_the_end_of_a_long_path(dtype):
     np.testing.assert_array_equal(result.values, np.broadcast_to(features[0], (length, 2)))
     np.testing.assert_array_equal(result.hops[:, 0], np.arange(length))
     assert np.isfinite(result.confidence).all()
-
-
-def exact_path_between(length: int, alpha: float, first: float, last: float) -> np.ndarray:
-    """Steady state on a path with known ends, in fractions: a chain of conductances alpha^(hops + hops)."""
-    from fractions import Fraction
-
-    a = Fraction(alpha).limit_denominator(1000)
-    hops = [min(i, length - 1 - i) for i in range(length)]
-    # resistances relative to the largest confidence; the potential falls in proportion to the resistance
-    resistance = [1 / a ** (hops[i] + hops[i + 1]) for i in range(length - 1)]
-    total = sum(resistance)
-    position, passed = [0.0], Fraction(0)
-    for step in resistance:
-        passed += step
-        position.append(float(passed / total))
-    return first + (last - first) * np.array(position)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -23,7 +23,7 @@ from command_line import COMMAND, run
 from pcfi.cli import requirements
 from pcfi.cli.app import app
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="kills with a signal")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name == "nt", reason="kills with a signal")]
 
 N_NODES, N_CHANNELS = 2500, 20
 PAPER = ["--alpha", "0.5", "--beta", "0.1"]

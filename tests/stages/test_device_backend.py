@@ -1,6 +1,7 @@
-"""The engine for devices against the compiled kernels, closed forms and direct solves.
+"""The device backend against the compiled kernels, closed forms and direct solves.
 
-Runs on the CPU; `PCFI_TEST_DEVICE=cuda pytest tests/test_device_backend.py tests/test_laws.py` runs it on yours.
+Runs on the CPU; to test another device:
+`PCFI_TEST_DEVICE=cuda pytest tests/stages/test_device_backend.py tests/pipeline/test_laws.py`.
 """
 
 import warnings
@@ -15,7 +16,7 @@ from pcfi._kernels import reference
 from pcfi.backends.torch_device.adjacency import Adjacency
 from pcfi.inputs import tensors
 from random_problems import random_problem
-from test_diffusion import caterpillar, citation_like, direct_solve, exact_path_between
+from steady_states import caterpillar, citation_like, direct_solve, exact_path_between
 
 pytestmark = pytest.mark.skipif(
     tensors.wide_dtype(DEVICE) != torch.float64, reason="the tolerances are those of devices that have float64"

@@ -8,13 +8,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyarrow import csv, feather, parquet
+from pyarrow import csv, parquet
 from scipy import sparse
 from scipy.io import mmwrite
 
 import pcfi
 from command_line import edge_table, features, node_table, ring
 from hypothesis_profiles import examples
+from intact_files import INTACT_FILES
 from pcfi.errors import FileError
 from pcfi.files import edge_files
 from pcfi.files.node_files import NodeFileContents, read_nodes
@@ -22,29 +23,6 @@ from pcfi.inputs.columns import NodeColumns
 from pcfi.inputs.edge_frames import read_edges
 from pcfi.inputs.ids import Ids, is_frame, open_frame
 from pcfi.scale import build_graph
-
-
-def intact_files():
-    table = node_table(features(n_nodes=12))
-    made = {}
-    for name in ("parquet", "csv", "arrow"):
-        buffer = io.BytesIO()
-        if name == "parquet":
-            parquet.write_table(table, buffer)
-        elif name == "csv":
-            csv.write_csv(table, buffer)
-        else:
-            feather.write_feather(table, buffer)
-        made[name] = buffer.getvalue()
-    made["csv.gz"] = gzip.compress(made["csv"])
-    for name, save in (("npy", np.save), ("npz", np.savez_compressed)):
-        buffer = io.BytesIO()
-        save(buffer, features(n_nodes=12))
-        made[name] = buffer.getvalue()
-    return made
-
-
-INTACT_FILES = intact_files()
 
 
 def intact_edge_files():

@@ -12,7 +12,7 @@ from pcfi.experiments.tables.paper_experiments import find_experiments
 
 pytestmark = pytest.mark.slow
 
-SCRIPT = Path(__file__).resolve().parents[1] / "docs" / "reproduce.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "docs" / "reproduce.py"
 
 
 @pytest.fixture(scope="module")

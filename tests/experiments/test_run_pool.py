@@ -141,7 +141,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_parent_loses_only_running_runs_and_resumes_with_the_rest(tmp_path, number):
     script, path = tmp_path / "runner.py", tmp_path / "runs.jsonl"
-    script.write_text(PARENT.format(tests=str(Path(__file__).parent)))
+    script.write_text(PARENT.format(tests=str(Path(__file__).parents[1] / "helpers")))
     command = [sys.executable, str(script), str(path)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     output = [process.stdout.readline().strip() for _ in range(4)]

@@ -11,13 +11,13 @@ from scipy.io import mmwrite
 
 import pcfi
 from command_line import edge_table, features, node_table, ring
+from intact_files import INTACT_FILES
 from pcfi.errors import FileError, ParameterError, TooLargeError
 from pcfi.files import edge_files, node_files, sizes
 from pcfi.files.formats import EDGE_FORMATS, NODE_FORMATS, OUTPUT_FORMATS, Format, format_of, sniff
 from pcfi.files.node_files import read_nodes
 from pcfi.files.writing import atomic_file, write_table
 from pcfi.inputs.columns import NodeColumns
-from test_damaged_files import INTACT_FILES
 
 TABLES = ("nodes.parquet", "nodes.csv", "nodes.tsv", "nodes.csv.gz", "nodes.tsv.zst", "nodes.feather", "nodes.arrow")
 

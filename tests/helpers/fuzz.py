@@ -1,6 +1,6 @@
 """Run the property tests on random examples, with a fresh seed each round, until the time is up.
 
-    python tests/fuzz.py --seconds 600 [arguments of pytest, such as a file or -k name]
+    python tests/helpers/fuzz.py --seconds 600 [arguments of pytest, such as a file or -k name]
 
 A failure ends the run, after the round that it is in. The command that repeats the round is printed; the failing
 example itself is in the output of pytest.
@@ -18,8 +18,9 @@ from hypothesis_profiles import FUZZ_DEADLINE
 
 
 def property_tests() -> list[str]:
-    """Files with property tests; to collect all the others would take longer than many a test."""
-    return [str(path) for path in sorted(Path(__file__).parent.rglob("test_*.py")) if "hypothesis" in path.read_text()]
+    """Return the files with property tests; collecting all files would take up to a minute in each round."""
+    paths = sorted(Path(__file__).parents[1].rglob("test_*.py"))
+    return [str(path) for path in paths if "hypothesis" in path.read_text()]
 
 
 def main() -> int:

@@ -18,6 +18,7 @@ from random_problems import random_problem
 distributed = pytest.importorskip("distributed")
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore::pcfi.UnreachableWarning"),
     pytest.mark.skipif(os.name == "nt", reason="kills with a signal"),
 ]
