@@ -244,6 +244,22 @@ def test_a_channel_that_looks_like_ids_is_pointed_out():
         pcfi.impute(nodes.assign(station=nodes["station"] // 2), edges, alpha=0.6, beta=0.0)
 
 
+def test_a_channel_that_looks_like_ids_is_pointed_out_for_files(tmp_path):
+    _, nodes, edges = smooth_nodes()
+    nodes.rename(columns={"node_id": "station"}).to_parquet(tmp_path / "n.parquet", index=False)
+    edges.to_csv(tmp_path / "e.csv", index=False)
+    files = [str(tmp_path / name) for name in ("n.parquet", "e.csv", "o.parquet")]
+    with pytest.warns(pcfi.ColumnWarning, match="pass id='station'"):
+        pcfi.scale.impute(*files, beta=0.0)
+    for memory in ([], ["--memory", "1GB"]):
+        options = ["--alpha", "0.5", "--beta", "0", "--force", *memory]
+        done = CliRunner().invoke(app, ["impute", *files[:2], "-o", files[2].replace("o.", "p."), *options])
+        assert done.exit_code == 0, done.stderr
+        assert done.stderr.count("if it holds the ids, add --id station") == 1
+        named = CliRunner().invoke(app, ["impute", *files[:2], "-o", files[2], *options, "--id", "station"])
+        assert "--id station" not in named.stderr
+
+
 def test_an_error_names_the_column_that_holds_what_the_edges_name():
     _, nodes, edges = smooth_nodes()
     nodes = nodes.rename(columns={"node_id": "station"}).assign(station=lambda table: table["station"] + 1000)

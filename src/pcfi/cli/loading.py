@@ -123,10 +123,15 @@ def _by_rows(
 def _warn_of_ids(session: Session, table: NodeTable, edges: edge_files.EdgeFileContents) -> None:
     name = table.id_like_channel(edges.graph, edges.edge_columns())
     if name is not None:
-        session.warn(
-            f"nodes are named by {table.ids.words}, and {name!r} takes part like any column of numbers: if it holds "
-            f"the ids, add --id {name}"
-        )
+        session.warn(id_like_text(table.ids.words, name))
+
+
+def id_like_text(ids: str, column: str) -> str:
+    """What to say about a channel that looks like ids."""
+    return (
+        f"nodes are named by {ids}, and {column!r} takes part like any column of numbers: if it holds the ids, add "
+        f"--id {column}"
+    )
 
 
 def _refuse_infinite(loaded: Loaded) -> None:

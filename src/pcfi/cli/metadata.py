@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pcfi.cli.loading import unused_weight_text
+from pcfi.cli.loading import id_like_text, unused_weight_text
 from pcfi.cli.session import Session
 from pcfi.errors import FileError, ParameterError, counted
 from pcfi.files import node_files
@@ -64,7 +64,7 @@ def read_metadata(
     `conversion` is where `pcfi.scale` converts a node table to if it has to; without, nothing is converted.
     """
     from pcfi.files.paths import is_address
-    from pcfi.outofcore.node_source import ends_of, open_nodes
+    from pcfi.outofcore.node_source import ends_of, id_like_channel, open_nodes
 
     for path, what in zip(paths, ("nodes", "edges"), strict=True):
         if not is_address(path) and not Path(path).exists():
@@ -74,6 +74,9 @@ def read_metadata(
     nodes = open_nodes(paths[0], node_columns, ends_of(paths[1], edge_columns), limit, conversion)
     session.say(_described(nodes, paths[0]))
     session.say(line)
+    name = id_like_channel(nodes, paths[1], edge_columns, limit)
+    if name is not None:
+        session.warn(id_like_text("their row numbers", name))
     return FileMetadata(nodes=nodes, edge_columns=chosen)
 
 

@@ -245,6 +245,13 @@ def open_table(path: str, columns: EdgeColumns, ids: Any) -> TableEdges:
     return TableEdges(path, chosen.ends, chosen.weight, _checked_ids(ids), columns.unknown_ids == "drop")
 
 
+def first_ends(path: str, columns: EdgeColumns, size: int) -> list[Any]:
+    """What both ends of the first edges hold."""
+    chosen = choose_edge_columns(schema_of(path).names, columns, "the edge file")
+    batch = next(TableEdges(path, chosen.ends, None)._plain(size), None)
+    return [] if batch is None else [batch.column(end) for end in IDS]
+
+
 def schema_of(path: str) -> Any:
     """Names and types of the columns of an edge table; of a text file, as its first rows have them."""
     import pyarrow.parquet as pq

@@ -2,7 +2,7 @@
 
 import errno
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from pcfi.errors import (
+    ColumnWarning,
     DivergenceError,
     FeatureError,
     GraphError,
@@ -21,7 +22,7 @@ from pcfi.errors import (
     UnsupportedTypeError,
 )
 from pcfi.files.paths import full_path, is_address, is_scratch, place_of, remove, suffix_of
-from pcfi.inputs.columns import EdgeColumns, Kind, NodeColumns, Weight
+from pcfi.inputs.columns import EdgeColumns, NodeColumns, Weight
 from pcfi.inputs.graphs import read_graph
 from pcfi.memory import available
 from pcfi.outofcore import file_names
@@ -30,7 +31,7 @@ from pcfi.outofcore.edge_source import EdgeSource
 from pcfi.outofcore.feature_stores import FeatureStore, open_features
 from pcfi.outofcore.folder import WorkFolder
 from pcfi.outofcore.mapped_graph import FACTS, MappedGraph, open_graph
-from pcfi.outofcore.node_source import ConversionFile, NodeSource, ends_of, open_nodes
+from pcfi.outofcore.node_source import ConversionFile, NodeSource, ends_of, id_like_channel, open_nodes
 from pcfi.outofcore.plan import check_budget, check_space, make_plan
 from pcfi.outofcore.result import StoredImputation, report
 from pcfi.outofcore.run import OutOfCoreRun, facts_of
@@ -171,7 +172,7 @@ def impute(
             if categorical:
                 check_categories(results.values(), unreachable, known)
             node_columns = NodeColumns(id=id, channels=columns, categorical=categorical, missing_values=missing_values)
-            features = _open_nodes(features, node_columns, ends_of(graph, edge_columns), folder)
+            features = _open_nodes(features, node_columns, graph, edge_columns, folder)
         store = features.store
         mask = None if known is None else open_features(known, "known", boolean=True)
         _check_shapes(store, mask)
@@ -194,9 +195,16 @@ def impute(
     return found
 
 
-def _open_nodes(path: Any, columns: NodeColumns, ends: Callable[[], Kind | None], folder: WorkFolder) -> NodeSource:
+def _open_nodes(path: Any, columns: NodeColumns, graph: Any, edges: EdgeColumns, folder: WorkFolder) -> NodeSource:
     limit = available() // 8
-    return open_nodes(path, columns, ends, limit, conversion_of(folder))
+    nodes = open_nodes(path, columns, ends_of(graph, edges), limit, conversion_of(folder))
+    name = id_like_channel(nodes, graph, edges, limit)
+    if name is not None:
+        text = (
+            f"nodes are named by row numbers, and {name!r} is filled like any column of numbers, although it holds all "
+        )
+        warnings.warn(f"{text}ids that the first edges name: pass id={name!r} if it holds the ids", ColumnWarning, 3)
+    return nodes
 
 
 def conversion_of(folder: WorkFolder) -> ConversionFile:

@@ -1,6 +1,7 @@
 """A file of features, and what the caller says about its columns -> ids and channels, by the rules for all tables."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ from pcfi.files.paths import full_path, is_address, table_suffix
 from pcfi.files.text import holds_integers
 from pcfi.files.text_batches import TextBatches
 from pcfi.inputs.columns import EdgeColumns, Kind, NodeColumns
+from pcfi.inputs.node_tables import kind_of_arrow
 from pcfi.memory import size_in_words
 from pcfi.outofcore.edge_tables import SUFFIXES as EDGE_SUFFIXES
+from pcfi.outofcore.edge_tables import first_ends
 from pcfi.outofcore.feature_stores import FeatureStore, ParquetStore, open_features
 from pcfi.outofcore.node_conversion import conversion_facts, convert_nodes
 
@@ -58,6 +61,30 @@ def ends_of(graph: Any, columns: EdgeColumns) -> Callable[[], Kind | None]:
         return kind_of_ends(InputFile.of_table(path), columns) if table_suffix(path) in EDGE_SUFFIXES else None
 
     return look
+
+
+def id_like_channel(nodes: NodeSource, graph: Any, columns: EdgeColumns, limit: int) -> str | None:
+    """A channel of whole numbers that all differ and hold everything that the first edges name: perhaps the ids."""
+    import pyarrow.compute as pc
+
+    path = full_path(graph) if isinstance(graph, str | Path) else ""
+    if nodes.id is not None or not isinstance(nodes.store, ParquetStore) or table_suffix(path) not in EDGE_SUFFIXES:
+        return None
+    rows = _ParquetRows(nodes.store)
+    numbers = [name for name in nodes.channels if kind_of_arrow(rows.schema.field(name).type) is Kind.INTEGER]
+    candidates = [name for name in numbers if differ(rows.sample(name))]
+    ends = first_ends(path, columns, ROWS_AT_A_TIME) if candidates else []
+    if not ends or any(kind_of_arrow(end.type) is not Kind.INTEGER for end in ends):
+        return None
+    for name in candidates:
+        with suppress(TooLargeError):
+            ids = rows.column(name, limit)
+            holds_all = all(
+                pc.all(pc.is_in(end.cast(ids.type), value_set=ids.combine_chunks())).as_py() for end in ends
+            )
+            if holds_all and differ(ids):
+                return name
+    return None
 
 
 @dataclass(frozen=True, kw_only=True)
