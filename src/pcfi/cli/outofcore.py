@@ -32,9 +32,9 @@ class Budget:
     Attributes
     ----------
     memory, cluster, work : str or None
-        As given.
+        As the user writes them.
     others : dict
-        Options that may be in the way, with what was given for them.
+        Options that may not go together with a budget, and their values.
     """
 
     memory: str | None
@@ -48,7 +48,7 @@ def stream(
     paths: tuple[str, str],
     nodes: NodeColumns,
     edges: EdgeColumns,
-    given: dict[str, Any],
+    parameters: dict[str, Any],
     outputs: Outputs,
     budget: Budget,
 ) -> Any:
@@ -59,16 +59,16 @@ def stream(
     from pcfi.outofcore.folder import WorkFolder
     from pcfi.outofcore.imputation import check_categories, conversion_of, work_path
 
-    _refuse(paths, given, outputs, budget)
+    _refuse(paths, parameters, outputs, budget)
     folder = WorkFolder(work_path(budget.work, full_path(outputs.values)))
     resumes = folder.has("job.json")
     outputs.check_stored(resumes=resumes)
     most = size_in_bytes(budget.memory, "memory") if budget.memory else available()
     if nodes.categorical:
-        check_categories(outputs.tables().values(), given.get("unreachable", "mean"))
+        check_categories(outputs.tables().values(), parameters.get("unreachable", "mean"))
     metadata = read_metadata(session, paths, nodes, edges, most // 8, conversion_of(folder))
     give_back()  # what looking for ids took
-    parameters = _parameters(session, given)
+    parameters = _parameters(session, parameters)
     session.say(
         f"Going on with a run that was stopped, {counted(folder.n_finished, 'task')} of which "
         f"{'is' if folder.n_finished == 1 else 'are'} finished ({folder.path})"
@@ -92,7 +92,7 @@ def stream(
         )
 
 
-def _refuse(paths: tuple[str, str], given: dict[str, Any], outputs: Outputs, budget: Budget) -> None:
+def _refuse(paths: tuple[str, str], parameters: dict[str, Any], outputs: Outputs, budget: Budget) -> None:
     """Say what does not go together with a budget, and what to do instead."""
     from pcfi.outofcore.imputation import METHODS
 
@@ -103,7 +103,7 @@ def _refuse(paths: tuple[str, str], given: dict[str, Any], outputs: Outputs, bud
         "--intervals": outputs.intervals,
         "--report": outputs.report,
         "--facts": outputs.facts,
-        "--objective values": given.get("objective") == "values",
+        "--objective values": parameters.get("objective") == "values",
         **budget.others,
         "--threads": budget.cluster is not None and budget.others["--threads"],
     }
@@ -114,23 +114,23 @@ def _refuse(paths: tuple[str, str], given: dict[str, Any], outputs: Outputs, bud
     if STANDARD in (*paths, *outputs.tables().values()):
         raise ParameterError(f"{name} works on files: standard input and output (-) are read and written at once")
     for option in ("alpha", "beta"):
-        if given.get(option) == "auto":
+        if parameters.get(option) == "auto":
             raise ParameterError(
                 f"--{option} auto does not go together with {name}, which does not tune: give a number; a run on fewer "
                 "--columns without a budget prints those it finds"
             )
-    if given.get("method", METHODS[0]) not in METHODS:
-        raise ParameterError(f"--method with {name} is one of {', '.join(METHODS)}, got {given['method']}")
+    if parameters.get("method", METHODS[0]) not in METHODS:
+        raise ParameterError(f"--method with {name} is one of {', '.join(METHODS)}, got {parameters['method']}")
 
 
-def _parameters(session: Session, given: dict[str, Any]) -> dict[str, Any]:
+def _parameters(session: Session, parameters: dict[str, Any]) -> dict[str, Any]:
     """Select the parameters of `pcfi.scale.impute`, and print the defaults of alpha and beta that apply."""
     from inspect import signature
 
     from pcfi import scale
 
     defaults = {name: parameter.default for name, parameter in signature(scale.impute).parameters.items()}
-    parameters = {name: value for name, value in given.items() if name in defaults}
+    parameters = {name: value for name, value in parameters.items() if name in defaults}
     omitted = [name for name in ("alpha", "beta") if name not in parameters]
     if omitted and parameters.get("method", defaults["method"]) == "pcfi":
         session.say(f"Nothing is tuned within a budget: {', '.join(f'{name}={defaults[name]}' for name in omitted)}")

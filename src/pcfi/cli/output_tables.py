@@ -18,25 +18,25 @@ def tables_of(loaded: Loaded, result: Any, outputs: Outputs) -> dict[str, Any]:
     """The tables asked for, by what they hold."""
     channels = [column.name for column in loaded.table.columns]
     kept = [name for name in result.values.column_names if name in {loaded.nodes.id, *channels}]
-    found = {"values": result.values}
+    tables = {"values": result.values}
     if result.confidence is not None:
         if outputs.confidence_columns:
-            found["values"] = _with_confidence(result, channels)
+            tables["values"] = _with_confidence(result, channels)
         if outputs.confidence:
-            found["confidence"] = result.confidence.select(kept)
+            tables["confidence"] = result.confidence.select(kept)
     elif outputs.confidence or outputs.confidence_columns:
         _left_out(outputs.confidence or "the confidence", f"the method {result.method} was best, and it has none")
     if outputs.hops and result.hops is not None:
-        found["hops"] = _null_where_unreachable(result.hops.select(kept), channels)
+        tables["hops"] = _null_where_unreachable(result.hops.select(kept), channels)
     elif outputs.hops:
         _left_out(outputs.hops, f"the method {result.method} was best, and it does not search the graph")
     if outputs.intervals and result.expected_error is not None:
-        found["intervals"] = _intervals(loaded, result, outputs.coverage)
+        tables["intervals"] = _intervals(loaded, result, outputs.coverage)
     elif outputs.intervals and result.method != "pcfi":
         _left_out(outputs.intervals, f"the method {result.method} was best, and it has no intervals")
     elif outputs.intervals:
         _left_out(outputs.intervals, f"nothing was learned about errors, because {result.tuning.note}")
-    return found
+    return tables
 
 
 def _left_out(what: str, why: str) -> None:

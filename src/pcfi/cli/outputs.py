@@ -45,20 +45,20 @@ class Outputs:
             intervals=self.intervals if "intervals" in tables else None,
         )
 
-    def check(self, given: dict[str, Any]) -> dict[str, Format]:
+    def check(self, parameters: dict[str, Any]) -> dict[str, Format]:
         """Refuse what cannot be written before any work is done; formats by what is written.
 
-        `given` are the parameters of `pcfi.impute`.
+        `parameters` are the parameters of `pcfi.impute`.
         """
         for path in self._paths():
             check_output(path, force=self.force)
-        method = given.get("method", "pcfi")
+        method = parameters.get("method", "pcfi")
         if (self.confidence or self.confidence_columns) and method not in ("pcfi", "auto"):
             raise ParameterError(f"--confidence: the method {method} has no confidence; pcfi has")
         if self.hops and method not in ("pcfi", "fp", "auto"):
             raise ParameterError(f"--hops: the method {method} does not search the graph; pcfi and fp do")
         if self.intervals is not None:
-            self._check_intervals(given)
+            self._check_intervals(parameters)
         return {what: self._format(what, path) for what, path in self.tables().items()}
 
     def check_stored(self, *, resumes: bool) -> None:
@@ -88,13 +88,13 @@ class Outputs:
             raise ParameterError(f"two outputs would go to {twice[0]}: give each a name of its own")
         return paths
 
-    def _check_intervals(self, given: dict[str, Any]) -> None:
+    def _check_intervals(self, parameters: dict[str, Any]) -> None:
         if not 0 < self.coverage < 1:
             raise ParameterError(f"--coverage must be a number between 0 and 1 (both excluded), got {self.coverage:g}")
-        numbers = all(isinstance(given.get(name), float | int) for name in ("alpha", "beta"))
-        if given.get("method", "pcfi") not in ("pcfi", "auto"):
-            raise ParameterError(f"--intervals: the method {given['method']} has none; pcfi has")
-        if given.get("objective", "representation" if numbers else "values") != "values":
+        numbers = all(isinstance(parameters.get(name), float | int) for name in ("alpha", "beta"))
+        if parameters.get("method", "pcfi") not in ("pcfi", "auto"):
+            raise ParameterError(f"--intervals: the method {parameters['method']} has none; pcfi has")
+        if parameters.get("objective", "representation" if numbers else "values") != "values":
             raise ParameterError(
                 "--intervals belong to values, but the paper's method was asked for, by numbers for alpha and beta or "
                 "by the objective representation: add --objective values"

@@ -206,7 +206,7 @@ def dressed_numbers(nodes: NodeFileContents, columns: NodeColumns) -> list[tuple
     """Columns that pass through as text though all their values are numbers with separators or signs, and a value."""
     import pyarrow.compute as pc
 
-    found = []
+    examples = []
     for name in nodes.passed:
         column = nodes.table[name]
         is_text = kind_of_arrow(column.type) is Kind.TEXT
@@ -214,8 +214,8 @@ def dressed_numbers(nodes: NodeFileContents, columns: NodeColumns) -> list[tuple
             continue
         dressed = pc.match_substring_regex(column, DRESSED)
         if pc.all(dressed).as_py() and not pc.all(pc.match_substring_regex(column, NUMBER)).as_py():
-            found.append((name, str(column[pc.index(pc.is_valid(column), True).as_py()].as_py())))
-    return found
+            examples.append((name, str(column[pc.index(pc.is_valid(column), True).as_py()].as_py())))
+    return examples
 
 
 def mark_missing(table: Any, names: Sequence[str], markers: Sequence[Any]) -> Any:

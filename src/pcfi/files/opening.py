@@ -49,10 +49,10 @@ class InputFile:
         """The Parquet files of a folder in the order of their names; else this one alone."""
         if self.data is not None or not Path(self.path).is_dir():
             return [self]
-        found = [InputFile(str(path), self.format) for path in sorted(Path(self.path).glob("*.parquet"))]
-        if not found:
+        files = [InputFile(str(path), self.format) for path in sorted(Path(self.path).glob("*.parquet"))]
+        if not files:
             raise FileError(f"{self.path} is a folder without a file .parquet in it")
-        return found
+        return files
 
     @contextmanager
     def arrow(self) -> Iterator[Any]:

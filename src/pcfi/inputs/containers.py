@@ -18,8 +18,8 @@ from pcfi.inputs.node_tables import NodeTable, read_table
 Wrap = Callable[[Array], Any]
 
 
-def _as_it_is(given: Any) -> Any:
-    return given
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 def default_channel_name(channel: int) -> str:

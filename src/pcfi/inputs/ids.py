@@ -119,8 +119,8 @@ class Ids:
         if index.nlevels > 1:
             text = "the nodes have an index of several levels: name the column of ids with id="
             return Ids(None, None, "the index", text)
-        found = Ids(narwhals().from_native(index.to_series(), series_only=True), None, "the index", "", chosen)
-        return replace(found, doubt=found._doubt())
+        ids = Ids(narwhals().from_native(index.to_series(), series_only=True), None, "the index", "", chosen)
+        return replace(ids, doubt=ids._doubt())
 
     @staticmethod
     def of_rows() -> "Ids":

@@ -123,8 +123,8 @@ def _merge(n_rows: int, keys: Array, weights: Array) -> tuple[Array, Array, Arra
     starts = np.concatenate([[0], np.cumsum(counts)])
     codes, code_weights = np.empty(len(keys), np.uint32), np.empty(len(weights))
     indices, sums = np.empty(len(keys), np.int32), np.empty(len(keys))
-    found = build_rows(keys, weights, starts, codes, code_weights, counts, indices, sums)
-    return counts, indices[:found], sums[:found]
+    n_merged = build_rows(keys, weights, starts, codes, code_weights, counts, indices, sums)
+    return counts, indices[:n_merged], sums[:n_merged]
 
 
 class _Growing:
@@ -201,5 +201,5 @@ def write_rows(
 
 def _row_sums(lengths: Array, ends: Array, sums: Array) -> Array:
     with np.errstate(over="ignore"):
-        found: Array = np.add.reduceat(np.append(sums, 0.0), ends - lengths) if len(lengths) else np.empty(0)
-    return np.where(lengths > 0, found, 0.0)
+        row_sums: Array = np.add.reduceat(np.append(sums, 0.0), ends - lengths) if len(lengths) else np.empty(0)
+    return np.where(lengths > 0, row_sums, 0.0)

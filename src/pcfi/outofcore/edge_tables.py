@@ -92,12 +92,12 @@ class TableEdges:
 
         options = pc.SetLookupOptions(value_set=self.ids)
         # as expressions of a scan the tables of ids are hashed once, not for every batch
-        wanted = {end: pc.Expression._call("index_in", [pc.field(end)], options) for end in IDS}
-        wanted |= {name: pc.field(end) for end, name in IDS.items()}
+        expressions = {end: pc.Expression._call("index_in", [pc.field(end)], options) for end in IDS}
+        expressions |= {name: pc.field(end) for end, name in IDS.items()}
         if self.weight:
-            wanted["weight"] = pc.field("weight")
+            expressions["weight"] = pc.field("weight")
         scan = dataset.Scanner.from_batches(
-            self._of_one_type(size), columns=wanted, batch_size=1 << 30, batch_readahead=1
+            self._of_one_type(size), columns=expressions, batch_size=1 << 30, batch_readahead=1
         )
         seen = 0
         for batch in scan.to_batches():
@@ -215,10 +215,10 @@ def _parquet_largest(path: str, columns: tuple[str, str]) -> int | None:
         places = [paths.index(name) for name in columns]
         for group in range(facts.num_row_groups):
             for place in places:
-                found = facts.row_group(group).column(place).statistics
-                if found is None or not found.has_min_max or not isinstance(found.max, int):
+                statistics = facts.row_group(group).column(place).statistics
+                if statistics is None or not statistics.has_min_max or not isinstance(statistics.max, int):
                     return None
-                largest = max(largest, found.max)
+                largest = max(largest, statistics.max)
     return largest
 
 

@@ -98,12 +98,12 @@ def open_zarr(path: str) -> Any:
     """The array at a path or an address."""
     zarr = load("zarr", "reading Zarr", "scale")
     try:
-        found = zarr.open(path, mode="r")
+        array = zarr.open(path, mode="r")
     except (FileNotFoundError, KeyError, ValueError) as error:
         raise ParameterError(f"{path!r} cannot be opened as Zarr: {error}") from None
-    if not hasattr(found, "chunks"):
+    if not hasattr(array, "chunks"):
         raise FeatureError(f"{path!r} is a Zarr group: name one of its arrays, {path.rstrip('/')}/<name>")
-    return found
+    return array
 
 
 class ParquetStore(FeatureStore):
@@ -202,8 +202,8 @@ def parquet_files(path: str) -> list[str]:
     """The file, or the Parquet files of a folder in the order of their names."""
     if is_address(path):
         fs, root = load("fsspec", "an address", "scale").core.url_to_fs(path)
-        found = sorted(fs.glob(f"{root}/*.parquet")) if fs.isdir(root) else [root]
-        return [fs.unstrip_protocol(name) for name in found]
+        paths = sorted(fs.glob(f"{root}/*.parquet")) if fs.isdir(root) else [root]
+        return [fs.unstrip_protocol(name) for name in paths]
     folder = Path(path)
     return sorted(map(str, folder.glob("*.parquet"))) if folder.is_dir() else [path]
 
@@ -231,7 +231,7 @@ def feature_errors(path: str) -> Iterator[None]:
         raise FeatureError(f"{path!r} cannot be read as Parquet: {' '.join(str(error).split())}") from None
 
 
-def _columns(schema: Any, wanted: Any, path: str, boolean: bool) -> list[str]:
+def _columns(schema: Any, names: Any, path: str, boolean: bool) -> list[str]:
     from pyarrow import types
 
     def fits(kind: Any) -> bool:
@@ -239,15 +239,15 @@ def _columns(schema: Any, wanted: Any, path: str, boolean: bool) -> list[str]:
 
     what = "booleans" if boolean else "numbers"
     fitting = [field.name for field in schema if fits(field.type)]
-    if wanted is None:
+    if names is None:
         if not fitting:
             raise FeatureError(f"{path!r} has no columns of {what}: its columns are {schema.names}")
         return fitting
-    for name in wanted:
+    for name in names:
         if name not in fitting:
-            found = f"holds {schema.field(name).type}, not {what}" if name in schema.names else "is not there"
-            raise FeatureError(f"column {name!r} of {path!r} {found}: the columns of {what} are {fitting}")
-    return list(wanted)
+            reason = f"holds {schema.field(name).type}, not {what}" if name in schema.names else "is not there"
+            raise FeatureError(f"column {name!r} of {path!r} {reason}: the columns of {what} are {fitting}")
+    return list(names)
 
 
 def open_features(path: Any, what: str, columns: Any = None, *, boolean: bool = False) -> FeatureStore:

@@ -126,9 +126,9 @@ def impute(
     self_loops : bool, default=True
         Whether each node counts as its own neighbour.
     confidence : path, default=None
-        Where the confidence of every cell goes, if it is wanted ("pcfi" only).
+        Where the confidence of every cell goes, if it is to be written ("pcfi" only).
     hops : path, default=None
-        Where the hops of every cell go, if they are wanted; in Parquet, null where no source can reach.
+        Where the hops of every cell go, if they are to be written; in Parquet, null where no source can reach.
     memory : int, float or str, default=None
         Bytes of private memory that a process may take in all, such as "4GB"; on a cluster, each worker. Mapped files
         are not counted: the system keeps as much of them in memory as there is room. None: 70 % of what is available
@@ -188,11 +188,11 @@ def impute(
             runner = DaskRunner(run, cluster, progress=progress)
         with compile_notice(show=progress):
             filled = fill_run(run, runner)
-        found, notices = report(run, filled)
+        stored, notices = report(run, filled)
         folder.retire()
     for notice in notices:
         warnings.warn(notice, stacklevel=2)
-    return found
+    return stored
 
 
 def _open_nodes(path: Any, columns: NodeColumns, graph: Any, edges: EdgeColumns, folder: WorkFolder) -> NodeSource:
@@ -253,10 +253,10 @@ def _check_places(results: dict[str, str | None], inputs: dict[str, str]) -> Non
         if place in taken:
             raise ParameterError(f"{taken[place]} and {what} would both go to {path!r}: give each a name of its own")
         taken[place] = what
-        for given, other in inputs.items():
+        for input_name, other in inputs.items():
             if is_address(path) and f"{place_of(other)}/".startswith(f"{place}/"):
                 raise ParameterError(
-                    f"{what} would replace {given} at {other!r} while it is read: name another address"
+                    f"{what} would replace {input_name} at {other!r} while it is read: name another address"
                 )
 
 
@@ -297,8 +297,8 @@ def _begin(
     more: dict[str, Any],
 ) -> OutOfCoreRun:
     """Write down what the run is, or find that it has begun already."""
-    found, store = open_graph(graph), nodes.store
-    read_graph(found, store.shape[0], f"features has {store.shape[0]} rows", directed=settings.directed)
+    mapped, store = open_graph(graph), nodes.store
+    read_graph(mapped, store.shape[0], f"features has {store.shape[0]} rows", directed=settings.directed)
     columns = store.names if suffix_of(store.path) == ".parquet" else None
     job = {
         "settings": facts_of(settings),
@@ -311,7 +311,7 @@ def _begin(
             "original": nodes.original,
         },
         "known": mask and {"path": mask.path, "columns": None, "stamp": mask.stamp},
-        "graph": {"path": str(graph), "stamp": [len(found.indices), (graph / FACTS).stat().st_mtime_ns]},
+        "graph": {"path": str(graph), "stamp": [len(mapped.indices), (graph / FACTS).stat().st_mtime_ns]},
         **more,
     }
     folder.begin(job)

@@ -10,7 +10,7 @@ from pcfi.errors import FeatureError, ParameterError, TooLargeError
 from pcfi.files.edge_files import kind_of_ends
 from pcfi.files.node_files import choose_columns, differ
 from pcfi.files.opening import InputFile, clear_errors
-from pcfi.files.paths import full_path, is_address, table_suffix
+from pcfi.files.paths import full_path, is_address, suffix_of, table_suffix
 from pcfi.files.text import holds_integers
 from pcfi.files.text_batches import TextBatches
 from pcfi.inputs.columns import EdgeColumns, Kind, NodeColumns
@@ -104,7 +104,8 @@ def open_nodes(
     a `conversion` file, only the columns are chosen.
     """
     if not isinstance(path, str | Path) or table_suffix(full_path(path)) not in TEXT_SUFFIXES:
-        store = open_features(path, "features")
+        is_parquet = isinstance(path, str | Path) and suffix_of(full_path(path)) == ".parquet"
+        store = open_features(path, "features", [] if is_parquet else None)
         if not isinstance(store, ParquetStore):
             return _open_array(store, columns, path)
         if not store.shape[0]:
