@@ -125,6 +125,7 @@ def test_rows_without_a_common_column_are_not_neighbours():
     np.testing.assert_array_equal(imputer.transform(X)[4], [1.5, 5.5])
 
 
+@pytest.mark.slow  # pynndescent is compiled
 @pytest.mark.parametrize("approximate_rows", [10**6, 10], ids=["by scikit-learn", "by pynndescent"])
 def test_many_rows_are_searched_faster_and_nearly_as_well(approximate_rows, monkeypatch):
     full, X = table(400, 12)

@@ -289,4 +289,4 @@ def test_a_mask_that_must_not_be_written_to_is_read_in_silence():
 def test_progress_is_shown_on_a_device_too(capsys):
     device_tensor(np.array([[1.0, 2.0], [np.nan, 1.0], [3.0, np.nan]]), path(3), progress=True)
     shown = capsys.readouterr().err
-    assert all(stage in shown for stage in ("hops", "diffuse", "share"))
+    assert all(stage in shown for stage in ("hops", "diffuse", "channels"))

@@ -234,6 +234,7 @@ def test_a_column_that_conjugate_gradients_cannot_finish_is_swept_to_the_end():
     np.testing.assert_allclose(result.values[:, 0], exact, atol=5e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", [pcfi.FixedSteps(21), pcfi.UntilSettled(1e-6)])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("kind", ["uniform", "structural"])

@@ -209,6 +209,8 @@ def _hops_of(fold: Fold) -> Array:
 def _predict(hidden: HiddenCells, hops: Array, unit: ErrorUnit, settings: Settings) -> FoldPrediction:
     fold = hidden.numbers
     problem = replace(fold.problem, wrap_values=np.asarray, wrap_cells=np.asarray)
+    if settings.method == "zero":
+        problem = replace(problem, categorical=slice(0))  # a zero is no category: it is scored as wrong, not refused
     start = time.perf_counter()
     result, _ = complete(problem, settings)  # its warnings are about the fold, not about the caller's data
     seconds = time.perf_counter() - start
