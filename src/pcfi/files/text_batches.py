@@ -84,6 +84,7 @@ class TextBatches:
 
         self.file = file
         self._missing = list(map(str, columns.missing_values))
+        self._decimal = dialect_of(file).decimal
         names = header(file)
         check_name("id", columns.id, names, file.words)
         columns.check(names, file.words)
@@ -95,7 +96,7 @@ class TextBatches:
         scans = {name: ColumnScan(types=[] if name in texts else list(types)) for name in names}
         for batch in self._read(dict.fromkeys(names, pa.string())):
             for name, scan in scans.items():
-                scan.add(batch.column(name), dialect_of(file).decimal)
+                scan.add(batch.column(name), self._decimal)
         self.n_rows = next(iter(scans.values())).n_rows
         if not self.n_rows:
             raise FileError(f"{file.words} has a header but no rows")
@@ -132,7 +133,7 @@ class TextBatches:
             column_types=types,
             null_values=[*csv.ConvertOptions().null_values, *self._missing],
             strings_can_be_null=all(str(kind) == "string" for kind in types.values()),
-            decimal_point=dialect_of(self.file).decimal,
+            decimal_point=self._decimal,
         )
         with utf8_errors(self.file), self.file.arrow() as stream:
             yield from csv.open_csv(stream, csv.ReadOptions(block_size=BLOCK), parse_options(self.file), options)

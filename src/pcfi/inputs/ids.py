@@ -13,7 +13,7 @@ from pcfi.inputs.columns import Kind, NodeColumns, check_distinct, check_name, c
 from pcfi.optional import load
 
 FRAMES = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "Table"}
-ROWS_IN_SAMPLE = 1000  # enough to reject most columns before all of their values are compared
+ROWS_IN_SAMPLE = 1 << 14  # enough to reject most columns before all of their values are compared
 DIGITS = r"^\s*[-+]?\d+\s*$"
 
 
