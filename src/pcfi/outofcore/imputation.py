@@ -114,7 +114,7 @@ def impute(
     alpha : float, default=0.5
         Confidence in a value falls by this factor with every hop from its nearest source.
     beta : float, default=0.1
-        How strongly channels share what they know with each other; 0 switches the second stage off.
+        How strongly channels correct each other (stage 2); 0 switches the second stage off.
     solver : FixedSteps or UntilSettled, default=UntilSettled(rtol=1e-4, max_steps=1000)
         How long to diffuse.
     standardize : bool, default=None

@@ -31,7 +31,8 @@ def refuse_divergence(outcome: DiffusionOutcome) -> None:
     """Raise `DivergenceError` if a residual is not a number."""
     if not np.isfinite(outcome.residual):
         raise DivergenceError(
-            "the diffusion left the finite numbers: the known values or the edge weights span too many magnitudes"
+            "values overflowed in the diffusion: the known values or the edge weights span too many magnitudes",
+            remedy="rescale them",
         )
 
 
