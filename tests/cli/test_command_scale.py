@@ -332,7 +332,8 @@ def test_info_says_what_a_job_will_take(files):
 
 @pytest.mark.parametrize("edges", ["edges.parquet", "edges.csv", "rows.npy"])
 def test_info_on_files_larger_than_memory_reads_their_heads(files, monkeypatch, edges):
-    monkeypatch.setattr("pcfi.memory.available", lambda: 2_000_000)
+    for module in ("pcfi.memory", "pcfi.cli.requirements"):
+        monkeypatch.setattr(f"{module}.available", lambda: 2_000_000)
     done = invoke("info", files / "nodes.parquet", files / edges, "--exclude", "label")
     assert done.exit_code == 0, done.stderr
     assert "only their metadata was read" in done.stdout
