@@ -13,35 +13,35 @@ BEGIN, END = "<!-- measured: written by benchmarks/tables.py -->\n", "<!-- end -
 
 INTRODUCTION = """# Benchmarks
 
-Made by `make bench` from `benchmarks/results/*.json`; do not edit. One question per script; each proves that the
-results are equal before it times. Ratios come from one run in which the candidates take turns, best of the repeats;
-above 1 means that the first is faster. Machine: {cores} cores ({processor}), {threads} threads, Python {python},
-numpy {numpy}, numba {numba}, torch {torch}.
+This page is made by `make bench` from `benchmarks/results/*.json`; do not edit it. Each script answers one question.
+It first checks that the candidates give equal results, then times them alternately in one run and takes the best of
+the repeats. A ratio above 1 means that the first candidate is faster. Machine: {cores} cores ({processor}),
+{threads} threads, Python {python}, numpy {numpy}, numba {numba}, torch {torch}.
 """
 
 QUESTIONS = {
-    "against_pyg": "How much faster than PyG's `FeaturePropagation`, which does the easier, unweighted job?",
+    "against_pyg": "How much faster than PyG's `FeaturePropagation`, which diffuses without confidence weights?",
     "against_pseudocode": "How much faster than the paper's pseudo-code?",
-    "settled_against_fixed": "What does the steady state cost against 100 steps, and how far are those from it?",
+    "settled_against_fixed": "What does the steady state cost compared with 100 steps, and how far are these from it?",
     "large_graphs": "Large graphs: time and memory",
     "growth": "Do time and memory grow linearly?",
-    "limit": "How close to the limit of the memory?",
-    "node_order": "Does renumbering the nodes pay beyond the cache?",
-    "lanes": "Would blocks be done sooner if channels that need as many steps shared a block?",
-    "hops": "What do the hops of many patterns cost?",
+    "limit": "How close is diffusion to the memory bandwidth?",
+    "node_order": "Does renumbering the nodes pay on graphs larger than the cache?",
+    "lanes": "Would blocks finish sooner if channels that need similar numbers of steps shared a block?",
+    "hops": "How fast is counting the hops of many patterns?",
     "vector_kernels": "How much faster are kernels on vector registers than the same loops in plain numba? (one block "
     "of 16 channels, one thread)",
     "files": "`pcfi impute` on files: 1 M nodes with string ids, 32 channels, 10 M edges, stage by stage",
     "first_call": "How long does the first call take?",
     "training": "How much faster is the training of the common GCN than the same loop on PyG's `GCNConv` layers?",
     "tabular": "Tables without a graph: error on hidden cells and time, next to scikit-learn's imputers",
-    "tabular_held_out": "Tables without a graph that had no part in choosing the defaults: error on hidden cells",
+    "tabular_held_out": "Tables without a graph that were not used to choose the defaults: error on hidden cells",
     "tabular_settings": "Tables without a graph: error with other settings, relative to the defaults",
-    "neighbor_search": "Tables without a graph: which search for similar rows?",
-    "scale_edges": "Larger than memory: how fast does an edge file become a mapped graph?",
-    "scale_budget": "Larger than memory: what does working within a budget cost, and is it kept?",
+    "neighbor_search": "Tables without a graph: which search for similar rows is fastest?",
+    "scale_edges": "Larger than memory: how fast is building a mapped graph from an edge file?",
+    "scale_budget": "Larger than memory: time within a budget of memory, and is the budget kept?",
     "scale_workers": "Larger than memory: how much faster are two single-threaded workers than one?",
-    "scale_cost": "Larger than memory: how good are the estimates, on sizes that they were not fitted to?",
+    "scale_cost": "Larger than memory: how accurate are the estimates on sizes that they were not fitted to?",
     "tuning_values": "Tuned values: how far from the truth, and do intervals cover? (RMSE on truly missing cells)",
     "mixed_columns": "Does a column that follows the graph suffer from columns beside it that do not? (1,500 nodes, "
     "30 % of the cells missing)",
@@ -66,33 +66,33 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def scale_table(found: dict[str, Any]) -> str:
-    """What was promised of `pcfi.scale`, and what was measured."""
-    edges, budget, workers, cost = (found[f"scale_{name}"]["rows"] for name in SCALE_QUESTIONS)
+def scale_table(results: dict[str, Any]) -> str:
+    """The targets of `pcfi.scale`, and what was measured."""
+    edges, budget, workers, cost = (results[f"scale_{name}"]["rows"] for name in SCALE_QUESTIONS)
     one, two, three = edges[0], budget[0], workers[0]
     size = f"{two['nodes'] / 1e6:g} M nodes, {two['edges'] / 1e6:g} M edges, {two['channels']} channels"
     ratios = " and ".join(f"{row['ratio']:.2f}" for row in cost)
     rows = [
         {
             "what": f"an edge file of {one['edges'] / 1e6:g} M edges to a mapped graph",
-            "bar": "2 M edges a second, within 2 GB",
+            "target": "2 M edges a second, within 2 GB",
             "measured": f"{one['edges per second'] / 1e6:.1f} M a second, {one['private memory, MB'] / 1e3:.2f} GB",
         },
         {
             "what": f"time within a budget against `pcfi.impute` ({size})",
-            "bar": "at most 1.5 times",
+            "target": "at most 1.5 times",
             "measured": f"{two['ratio']:.2f} times "
             f"({two['seconds']:.0f} s against {two['seconds of pcfi.impute']:.0f} s)",
         },
         {
             "what": f"private memory of that run, with a budget of {two['budget, MB'] / 1e3:g} GB",
-            "bar": "never above",
+            "target": "never above",
             "measured": f"{two['private memory, MB'] / 1e3:.2f} GB "
             f"({two['private memory of pcfi.impute, MB'] / 1e3:.2f} GB for `pcfi.impute`)",
         },
         {
             "what": f"two single-threaded workers against one, {three['nodes'] / 1e6:g} M nodes",
-            "bar": "1.7 times as fast",
+            "target": "1.7 times as fast",
             "measured": f"{three['ratio']:.2f} times; on this machine "
             + " and ".join(
                 f"{name.removeprefix('ratio of ')} gets {value:.2f}"
@@ -100,21 +100,25 @@ def scale_table(found: dict[str, Any]) -> str:
                 if name.startswith("ratio of ")
             ),
         },
-        {"what": "estimated time against measured, on sizes not fitted to", "bar": "", "measured": f"{ratios} times"},
+        {
+            "what": "estimated time against measured, on sizes not fitted to",
+            "target": "",
+            "measured": f"{ratios} times",
+        },
     ]
     return table(rows)
 
 
 def main() -> None:
-    found = {path.stem: json.loads(path.read_text()) for path in RESULTS.glob("*.json")}
-    machine = next(iter(found.values()))["machine"]
+    results = {path.stem: json.loads(path.read_text()) for path in RESULTS.glob("*.json")}
+    machine = next(iter(results.values()))["machine"]
     parts = [INTRODUCTION.format(**machine, **machine["versions"])]
-    parts += [f"## {QUESTIONS[name]}\n\n{table(found[name]['rows'])}\n" for name in QUESTIONS if name in found]
+    parts += [f"## {QUESTIONS[name]}\n\n{table(results[name]['rows'])}\n" for name in QUESTIONS if name in results]
     PAGE.write_text("\n".join(parts))
-    if {f"scale_{name}" for name in SCALE_QUESTIONS} <= set(found):
+    if {f"scale_{name}" for name in SCALE_QUESTIONS} <= set(results):
         before, _, rest = SCALE.read_text().partition(BEGIN)
         after = rest.partition(END)[2]
-        SCALE.write_text(f"{before}{BEGIN}{scale_table(found)}\n{END}{after}")
+        SCALE.write_text(f"{before}{BEGIN}{scale_table(results)}\n{END}{after}")
 
 
 if __name__ == "__main__":

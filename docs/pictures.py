@@ -203,7 +203,7 @@ def make_two_channels(length: int = 25) -> tuple[Any, Any, Any]:
 
 
 def channels(shown: float = 1.0) -> None:
-    """Two channels before and after they share, each known where the other is missing."""
+    """Two channels before and after stage 2, each known where the other is missing."""
     truth, features, edges = make_two_channels()
     missing = np.isnan(features)
     filled = {
@@ -221,7 +221,7 @@ def channels(shown: float = 1.0) -> None:
         axis.plot(truth[:, channel], "--", color="#777777", linewidth=1, label="true value")
         axis.vlines(gone, before[gone], after[gone], color=colour, linewidth=2)
         axis.plot(gone, before[gone], "o", color="w", markeredgecolor=colour, markersize=6, label="after diffusion")
-        axis.plot(gone, after[gone], "o", color=colour, markersize=7, label="after sharing")
+        axis.plot(gone, after[gone], "o", color=colour, markersize=7, label="after stage 2")
         axis.plot(features[:, channel], "s", color=BLACK, markersize=8, label="known")
         axis.set(ylim=(-1.5, 1.5), ylabel=f"channel {'ab'[channel]}", xticks=range(0, len(truth), 3))
     axes[0].legend(ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0), handletextpad=0.2, columnspacing=1.2)
