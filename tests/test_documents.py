@@ -23,11 +23,19 @@ def test_examples_print_what_they_say(page):
         np.testing.assert_allclose(shown, stated, rtol=0.02, atol=2e-3)
 
 
+def anchors(page):
+    """Anchors that GitHub gives to the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(FENCE, "", page.read_text()), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
+    for target, anchor in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", page.read_text()):
         if not target.startswith("http"):
-            assert (page.parent / target).exists(), target
+            path = page.parent / target if target else page
+            assert path.exists(), target
+            assert not anchor or anchor in anchors(path), f"{target}#{anchor}"
 
 
 @pytest.fixture(scope="module")

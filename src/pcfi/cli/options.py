@@ -228,7 +228,7 @@ class BudgetOptions:
         "--memory",
         "SIZE",
         "Fill files of any size within this much memory, such as 4GB; after an interruption, the same command "
-        "continues. Nodes: .parquet, .npy or .zarr. Alpha and beta are not tuned.",
+        "continues. Nodes: .parquet, .csv, .tsv, .npy or .zarr. Alpha and beta are not tuned.",
     )
     cluster: str | None = running_option(
         "--cluster",

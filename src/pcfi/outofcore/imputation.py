@@ -118,7 +118,7 @@ def impute(
     solver : FixedSteps or UntilSettled, default=UntilSettled(rtol=1e-4, max_steps=1000)
         How long to diffuse.
     standardize : bool, default=None
-        Whether channels share in units of their standard deviation. None means False.
+        Whether stage 2 works in units of the standard deviations of the channels. None means False.
     unreachable : {"mean", "zero", "nan", "error"}, default="mean"
         What a missing cell gets that no source can reach.
     directed : bool, default=False
