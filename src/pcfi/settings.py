@@ -1,4 +1,4 @@
-"""The parameters of `impute`, checked once: what each may be is declared as data, one routine words every error."""
+"""The parameters of `impute`, checked once; their allowed values are declared as data."""
 
 import math
 from collections.abc import Callable
@@ -18,7 +18,7 @@ UNREACHABLE_POLICIES = ("mean", "zero", "nan", "error")
 
 @dataclass(frozen=True)
 class Rule:
-    """What a parameter may be: in words, as a test, and how it is stored."""
+    """Allowed values of a parameter, in words and as a test, and the conversion to the stored value."""
 
     allowed: str
     accepts: Callable[[Any], bool]
@@ -26,7 +26,7 @@ class Rule:
 
 
 def _number(test: Callable[[float], bool]) -> Callable[[Any], bool]:
-    """A test that holds for real numbers that pass `test` also as a float."""
+    """Return a test for real numbers, not booleans, whose value as a float passes `test`."""
 
     def accepts(value: object) -> bool:
         if not isinstance(value, Real) or isinstance(value, bool | np.bool_):
@@ -45,7 +45,7 @@ def _one_of(*choices: str) -> Rule:
 
 
 def _auto_or(rule: Rule) -> Rule:
-    """What `rule` allows, or "auto"."""
+    """Allow what `rule` allows, and "auto"."""
 
     def is_auto(value: object) -> bool:
         return isinstance(value, str) and value == "auto"
@@ -58,7 +58,7 @@ def _auto_or(rule: Rule) -> Rule:
 
 
 def _none_or(rule: Rule) -> Rule:
-    """What `rule` allows, or None."""
+    """Allow what `rule` allows, and None."""
     return Rule(
         f"{rule.allowed}, or None",
         lambda value: value is None or rule.accepts(value),
@@ -67,8 +67,8 @@ def _none_or(rule: Rule) -> Rule:
 
 
 def _is_seed(value: object) -> bool:
-    whole = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0
-    return whole or isinstance(value, np.random.Generator)
+    is_count = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0
+    return is_count or isinstance(value, np.random.Generator)
 
 
 _FLAG = Rule("True or False", lambda value: isinstance(value, bool | np.bool_), bool)

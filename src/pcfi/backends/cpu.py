@@ -57,7 +57,7 @@ class CpuBackend:
         fill_from_neighbors(problem, out)
 
     def place_unreachable(self, hops: Hops, fill: Array, out: Array) -> None:
-        """Channel by channel, where there are such cells."""
+        """Write the values into the unreachable cells, channel by channel."""
         fill = fill.astype(out.dtype)
         for channel in np.flatnonzero(hops.n_unreachable[hops.patterns]):
             out[~hops.is_reachable(hops.codes[:, hops.patterns[channel]]), channel] = fill[channel]
@@ -67,10 +67,10 @@ class CpuBackend:
         shrink(hops, shrinkage, unreachable, out)
 
     def channel_means(self, out: Array) -> Array:
-        """In float64."""
+        """Means in float64; NaN is ignored."""
         return np.asarray(np.nanmean(out, axis=0, dtype=np.float64))
 
     def channel_ranges(self, out: Array) -> tuple[Array, Array]:
-        """Past NaN."""
+        """Ranges in float64; NaN is ignored."""
         least, most = np.fmin.reduce(out, axis=0), np.fmax.reduce(out, axis=0)
         return least.astype(np.float64), most.astype(np.float64)

@@ -53,9 +53,9 @@ class Commands(TyperGroup):
 def load_command(name: str) -> Any:
     """Import a subcommand: `command` of its module is the function and the keyword arguments for typer."""
     function, settings = import_module(COMMANDS[name].module).command
-    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-    alone.command(name, context_settings=_CONTEXT, **settings)(function)
-    return typer.main.get_command(alone)
+    single = typer.Typer(add_completion=False, rich_markup_mode=None)
+    single.command(name, context_settings=_CONTEXT, **settings)(function)
+    return typer.main.get_command(single)
 
 
 _CONTEXT = {"help_option_names": ["-h", "--help"]}

@@ -15,19 +15,19 @@ LOW, HIGH, ERROR = "_low", "_high", "_error"
 
 
 def tables_of(loaded: Loaded, result: Any, outputs: Outputs) -> dict[str, Any]:
-    """The tables asked for, by what they hold."""
+    """The requested tables, by their content: values, confidence, hops, intervals."""
     channels = [column.name for column in loaded.table.columns]
-    kept = [name for name in result.values.column_names if name in {loaded.nodes.id, *channels}]
+    ids_and_channels = [name for name in result.values.column_names if name in {loaded.nodes.id, *channels}]
     tables = {"values": result.values}
     if result.confidence is not None:
         if outputs.confidence_columns:
             tables["values"] = _with_confidence(result, channels)
         if outputs.confidence:
-            tables["confidence"] = result.confidence.select(kept)
+            tables["confidence"] = result.confidence.select(ids_and_channels)
     elif outputs.confidence or outputs.confidence_columns:
         _left_out(outputs.confidence or "the confidence", f"the method {result.method} was best, and it has none")
     if outputs.hops and result.hops is not None:
-        tables["hops"] = _null_where_unreachable(result.hops.select(kept), channels)
+        tables["hops"] = _null_where_unreachable(result.hops.select(ids_and_channels), channels)
     elif outputs.hops:
         _left_out(outputs.hops, f"the method {result.method} was best, and it does not search the graph")
     if outputs.intervals and result.expected_error is not None:
@@ -44,15 +44,15 @@ def _left_out(what: str, why: str) -> None:
 
 
 def fitting(table: Any, form: Format, loaded: Loaded) -> Any:
-    """The table: text of a text file is written to another as it stood, else it gets types; for arrays, channels."""
+    """The table as its format needs it: text as it was read, typed columns for other tables, channels for arrays."""
     if form.is_text:
         return table
     if not form.is_array:
         return loaded.nodes.typed(table)
     if loaded.nodes.categorical:
         raise FileError(f"a file .{form.name} holds numbers only: write categories to .parquet or .csv")
-    extra = [name for name in table.column_names if name.removesuffix(CONFIDENCE) in loaded.names]
-    return table.select(extra)
+    channels = [name for name in table.column_names if name.removesuffix(CONFIDENCE) in loaded.names]
+    return table.select(channels)
 
 
 def _with_confidence(result: Any, channels: Sequence[str]) -> Any:
@@ -76,7 +76,7 @@ def _null_where_unreachable(table: Any, channels: Sequence[str]) -> Any:
 
 
 def _intervals(loaded: Loaded, result: Any, coverage: float) -> Any:
-    """Ids, and for each channel of numbers the ends of its intervals and the error to expect."""
+    """Ids, and for each numeric channel the ends of its intervals and the expected error."""
     low, high = result.interval(coverage)
     table = low.select([] if loaded.nodes.id is None else [loaded.nodes.id])
     for name in loaded.names:

@@ -15,7 +15,7 @@ CONNECTIVITIES = "connectivities"
 
 
 def read_parquet(source: InputFile) -> Any:
-    """A Parquet file, or a folder of them; their own words about their size are believed before they are unpacked."""
+    """Read a Parquet file or a folder of them; the sizes in their metadata are checked against the memory first."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -31,7 +31,7 @@ def read_parquet(source: InputFile) -> Any:
 
 
 def read_arrow(source: InputFile) -> Any:
-    """An Arrow file (Feather) or stream, batch by batch so that it cannot outgrow the memory unnoticed."""
+    """Read an Arrow file (Feather) or stream, batch by batch, and stop if it outgrows the memory."""
     import pyarrow as pa
 
     with source.arrow() as stream:
@@ -71,7 +71,7 @@ def arrow_schema(source: InputFile) -> Any:
 
 
 def read_npy(source: InputFile) -> Array:
-    """A numpy array; never a pickle."""
+    """Read a numpy array; pickles are refused."""
     with source.open() as file:
         _refuse_large_array(file, source)
         file.seek(0)
@@ -79,7 +79,7 @@ def read_npy(source: InputFile) -> Array:
 
 
 def read_npz(source: InputFile, names: tuple[str, ...]) -> Array:
-    """The array of an .npz with one of these names, or its only one."""
+    """Read the array with one of these names from an .npz, or its only array."""
     import zipfile
 
     with source.open() as file, zipfile.ZipFile(file) as archive:
@@ -106,7 +106,7 @@ def _refuse_large_array(file: Any, source: InputFile) -> None:
 
 
 def read_sparse(source: InputFile) -> Any:
-    """An adjacency from Matrix Market, or from an .npz of scipy."""
+    """Read an adjacency from a Matrix Market file or from an .npz of scipy."""
     if source.format.name == "mtx":
         from scipy.io import mminfo, mmread
 
@@ -126,10 +126,10 @@ def _refuse_broken_lines(source: InputFile) -> None:
     with source.open() as file:
         while block := file.read(1 << 20):
             if b"\0" in block:
-                raise FileError(f"{source.words} is no text, as a file .{source.format.name} must be: is it whole?")
+                raise FileError(f"{source.words} is not text, as a .{source.format.name} file must be: is it complete?")
             last = block[-1:]
     if last != b"\n":
-        raise FileError(f"{source.words} ends within a line: is it whole? If so, add a newline at its end")
+        raise FileError(f"{source.words} ends within a line: is it complete? If so, add a newline at its end")
 
 
 def is_sparse_npz(source: InputFile) -> bool:
@@ -156,9 +156,9 @@ def read_connectivities(source: InputFile) -> Any:
     """The graph that scanpy leaves in `obsp["connectivities"]`."""
     data = _open_h5ad(source)
     if CONNECTIVITIES not in data.obsp:
-        there = ", ".join(data.obsp) or "none"
+        names = ", ".join(data.obsp) or "none"
         raise FileError(
-            f"{source.words} has no obsp[{CONNECTIVITIES!r}]: run scanpy.pp.neighbors first (it has: {there})"
+            f"{source.words} has no obsp[{CONNECTIVITIES!r}]: run scanpy.pp.neighbors first (it has: {names})"
         )
     return data.obsp[CONNECTIVITIES]
 
@@ -189,5 +189,5 @@ def as_table(values: Array, source: InputFile) -> Any:
     if values.dtype == np.float16:
         values = values.astype(np.float32)
     if values.dtype.kind == "f" and values.dtype.itemsize > 8:
-        raise FileError(f"{source.words} holds {values.dtype}, wider than any table: save it as float64")
+        raise FileError(f"{source.words} holds {values.dtype}, which tables cannot hold: save it as float64")
     return pa.table({f"channel_{place}": np.ascontiguousarray(column) for place, column in enumerate(values.T)})

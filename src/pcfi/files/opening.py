@@ -108,7 +108,7 @@ def clear_errors(source: InputFile) -> Iterator[None]:
     except Exception as error:
         kind = source.format.name
         raise FileError(
-            f"{source.words} cannot be read as {kind}: {_first_line(error)}; is it whole, and really {kind}?"
+            f"{source.words} cannot be read as {kind}: {_first_line(error)}; is it complete, and really {kind}?"
         ) from error
 
 

@@ -1,6 +1,6 @@
-"""torch tensors <-> arrays: what lives on the CPU shares its memory with numpy, what lives elsewhere stays there.
+"""torch tensors <-> arrays: CPU tensors share their memory with numpy arrays, tensors on other devices stay there.
 
-Nothing here imports torch before the caller has: without it there are no tensors to recognise.
+Nothing here imports torch before the caller has done so: before that there are no tensors to recognise.
 """
 
 import sys
@@ -61,13 +61,13 @@ def wide_dtype(device: Any) -> Any:
 
 @dataclass(frozen=True)
 class Back:
-    """The way back of results: to a tensor on `device`, filled values in `dtype`."""
+    """Conversion of results to tensors on `device`; filled values get `dtype`."""
 
     dtype: Any
     device: Any
 
     def values(self, filled: Any) -> Tensor:
-        """Filled values as the tensor that the caller gets."""
+        """Filled values as a tensor for the caller."""
         import torch
 
         narrow = torch.as_tensor(filled, device=self.device).to(self.dtype)
@@ -76,14 +76,14 @@ class Back:
         return narrow
 
     def table(self, array: Any) -> Tensor:
-        """Hops, confidence or a mask of the shape of the features as a tensor beside them."""
+        """Hops, confidence or a mask of the shape of the features as a tensor on their device."""
         import torch
 
         return torch.as_tensor(array, device=self.device)
 
 
 def read_features(features: Tensor) -> tuple[Any, Back]:
-    """Features as an array (CPU) or as a detached tensor of float32 or float64 (elsewhere), and the way back.
+    """Features as an array (CPU) or a detached float32 or float64 tensor (elsewhere), and the conversion of results.
 
     Integers become float64; float16 and bfloat16 are computed in float32.
     """
@@ -110,7 +110,7 @@ def beside(values: Tensor, array: Any) -> Tensor:
     import torch
 
     if isinstance(array, np.ndarray):
-        array = np.require(array, requirements="W")  # torch warns of memory that must not be written to
+        array = np.require(array, requirements="W")  # torch warns about read-only memory
     return torch.as_tensor(array, device=values.device)
 
 
@@ -137,7 +137,7 @@ def survey(values: Tensor, mask: Tensor) -> tuple[Array, ...]:
         high = torch.maximum(high, torch.where(known, values[rows], -torch.inf).amax(dim=0))
     for rows in row_blocks(n_nodes, n_channels):
         known = known_cells(values, mask, rows)
-        # divided first: the sum may be beyond the largest number where the mean is not
+        # divided before the sum, which could overflow
         mean += (torch.where(known, values[rows], 0).to(wide) / n_known.clamp(min=1)).sum(dim=0)
     return tuple(fact.cpu().numpy() for fact in (n_known, low, high, mean.cpu().double(), keys))
 
@@ -205,7 +205,7 @@ def _to_scipy(adjacency: Tensor) -> Any:
     from scipy import sparse
 
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CS")  # torch calls its compressed layouts a beta
+        warnings.filterwarnings("ignore", message="Sparse CS")  # torch warns that compressed layouts are in beta
         entries = adjacency.detach().to_sparse_coo().coalesce()
     if entries.dense_dim():
         raise GraphError("the adjacency holds vectors: one number per edge is needed")
@@ -216,7 +216,7 @@ def _to_scipy(adjacency: Tensor) -> Any:
 
 
 def check_devices(features: object, known: object, graph: Any) -> None:
-    """Refuse tensors that live on different devices."""
+    """Raise an error if tensors are on different devices."""
     if is_pyg_data(graph):
         graph = [graph.get(name) for name in ("edge_index", "edge_weight", "adj_t") if hasattr(graph, "get")]
     parts = graph if isinstance(graph, list | tuple) else [graph]
@@ -224,5 +224,5 @@ def check_devices(features: object, known: object, graph: Any) -> None:
     places = [(name, part.device) for name, part in named if is_tensor(part)]
     for name, device in places[1:]:
         if device != places[0][1]:
-            wrong = GraphError if name == "graph" else FeatureError
-            raise wrong(f"{name} is on {device}, but {places[0][0]} is on {places[0][1]}: move both to one device")
+            error = GraphError if name == "graph" else FeatureError
+            raise error(f"{name} is on {device}, but {places[0][0]} is on {places[0][1]}: move both to one device")

@@ -49,7 +49,7 @@ class OutOfCoreBackend:
         return self._run.outline
 
     def count_hops(self, problem: Problem, *, progress: bool) -> Hops:
-        """Groups of patterns; what is returned has counts only, as the codes stay in their files."""
+        """Count hops in groups of patterns; return counts only, the codes stay in their files."""
         del problem, progress
         run = self._run
         self._do("hops", -(-run.n_patterns // patterns_at_a_time()), run.plan.searches)
@@ -65,7 +65,7 @@ class OutOfCoreBackend:
         return FilledRows(self._run)
 
     def diffuse(self, diffusion: Diffusion, out: FilledRows, *, keep_product: bool) -> Diffused:
-        """Panel by panel; a product stays in the work folder."""
+        """Diffuse panel by panel; a product stays in the work folder."""
         del diffusion, out, keep_product
         self._do("diffuse", len(self._run.layout.panels))
         entries = self._run.folder.finished("diffuse").values()
@@ -74,19 +74,19 @@ class OutOfCoreBackend:
     def propagate_channels(
         self, diffusion: Diffusion, parameters: PropagationParameters, product: InfluenceProduct | None, out: FilledRows
     ) -> None:
-        """The propagation matrix; rows are refined as they are written."""
+        """Compute the propagation matrix; rows are refined when they are written."""
         del diffusion, product
         is_product = self._run.folder.has(file_names.INFLUENCE)
         if len(self._run.layout.propagating) > 1 and not is_product:
             self._once(file_names.MATRIX, lambda: self._make_matrix(parameters, out))
 
     def place_unreachable(self, hops: Hops, fill: Array, out: FilledRows) -> None:
-        """Kept for the rows that are written."""
+        """Save the values; rows get them when they are written."""
         del hops, out
         self._run.folder.save(file_names.UNREACHABLE, fill.astype(self._run.dtype))
 
     def write_results(self) -> None:
-        """Range by range."""
+        """Write values, confidence and hops, range by range."""
         self._once(file_names.SINKS, self._make_sinks)
         self._do("write", self._run.n_ranges)
         for sink in self._run.sinks().values():

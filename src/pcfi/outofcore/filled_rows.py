@@ -1,4 +1,4 @@
-"""The filled features of a run, put together some rows at a time from what the stages left in the work folder."""
+"""The filled features of a run, assembled some rows at a time from the files of the work folder."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -20,7 +20,7 @@ Refine = Callable[[int, Array, Hops], None]
 
 
 class FilledRows:
-    """What the pipeline gets for `out`: rows as they are after stage 1, and as they are in the end."""
+    """The `out` of a run in files: its rows after stage 1, and after all stages."""
 
     def __init__(self, run: OutOfCoreRun) -> None:
         self._run = run
@@ -32,7 +32,7 @@ class FilledRows:
             yield start, rows
 
     def final(self, index: int) -> Iterator[tuple[int, Array, Hops, Any]]:
-        """Rows of a range with their hops, and the record batch that they came in, if any."""
+        """Rows of a range after all stages, with their hops, and the record batch that they were read from, if any."""
         run, refine = self._run, self._refinement()
         unreachable = run.folder.load(file_names.UNREACHABLE) if run.folder.has(file_names.UNREACHABLE) else None
         for start, rows, batch in self._started(index, batches=True):
@@ -51,7 +51,7 @@ class FilledRows:
         )
 
     def _started(self, index: int, *, batches: bool) -> Iterator[tuple[int, Array, Any]]:
-        """Rows of a range as they start; without content if the panels hold all of it."""
+        """Rows of a range before stage 1; not initialised if the panels hold every cell."""
         run = self._run
         if run.in_panels:
             for start, count, batch in run.batches(index) if batches else run.pieces(index):
@@ -61,13 +61,13 @@ class FilledRows:
             yield start, run.start_values(values, mask), batch
 
     def _put_panels(self, start: int, out: Array) -> None:
-        """Put the channels of the panels into rows from `start` on."""
+        """Copy the channels of the panels into `out`, whose first row is `start`."""
         run, end = self._run, start + len(out)
         for number, (panel, place) in enumerate(zip(run.layout.panels, run.layout.places, strict=True)):
             out[:, place] = run.folder.read_rows(file_names.panel(number), start, end, len(panel), run.dtype)
 
     def _refinement(self) -> Refine:
-        """What fills rows that hold their known values."""
+        """The function that fills rows which hold their known values."""
         run = self._run
         if run.propagation is not None and run.folder.has(file_names.INFLUENCE):
             return self._product_refinement(run.propagation)
@@ -93,7 +93,7 @@ class FilledRows:
         def refine(start: int, rows: Array, hops: Hops) -> None:
             end = start + len(rows)
             influence = run.folder.read_rows(file_names.INFLUENCE, start, end, len(known), known.dtype)
-            here = replace(product, influence=influence)
-            stage.fill(here, hops.codes[:, pattern], hops.n_levels, parameters, rows)
+            part = replace(product, influence=influence)
+            stage.fill(part, hops.codes[:, pattern], hops.n_levels, parameters, rows)
 
         return refine

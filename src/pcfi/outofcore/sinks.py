@@ -1,4 +1,4 @@
-"""Results in files, written some rows at a time by anyone who has them, and complete all at once."""
+"""Result files, written in ranges of rows by any process, which appear under their names when they are complete."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -22,14 +22,14 @@ FINISHED = "_SUCCESS"
 
 
 Write = Callable[[int, Array, Any], None]
-"""Writes rows from a number on; the third is the record batch that they were read with, if they were."""
+"""Writes rows: number of the first row, rows, and the record batch that they were read from, if any."""
 
 
 class ResultSink:
-    """A matrix that is being written; until it is finished it has another name.
+    """A matrix that is being written, under a temporary name until it is complete.
 
-    At an address, where renaming would copy, it has its own name from the start, and a file `_SUCCESS` says that it is
-    complete (within a Zarr array, its attribute "complete").
+    At an address, where renaming would copy, it has its final name from the start, and a file `_SUCCESS` marks it as
+    complete (for a Zarr array, its attribute "complete").
     """
 
     def __init__(self, path: str, shape: tuple[int, int], dtype: npt.DTypeLike, names: list[str]) -> None:
@@ -40,19 +40,19 @@ class ResultSink:
         self.partial = path if is_address(path) else f"{path}.partial"
 
     def create(self, range_rows: int) -> None:
-        """Make room for all rows, which will be written in ranges of `range_rows`, anyone at any time."""
+        """Create the result; ranges of `range_rows` rows are then written in any order, by any process."""
         raise NotImplementedError
 
     def range(self, index: int) -> AbstractContextManager[Write]:
-        """A context with the function that writes the rows of a range, in their order."""
+        """A context with the function that writes the rows of a range, in order."""
         raise NotImplementedError
 
     def finish(self) -> None:
-        """Give the result its name."""
+        """Rename the result, or mark it as complete."""
         if is_address(self.path):
             fs, root = load("fsspec", "an address", "scale").core.url_to_fs(self.path)
             fs.pipe_file(f"{root}/{FINISHED}", b"")
-        elif Path(self.partial).exists():  # else a run that was killed just now had come this far
+        elif Path(self.partial).exists():  # otherwise a run that was killed had already renamed it
             remove(Path(self.path))
             Path(self.partial).rename(self.path)
 
@@ -70,7 +70,7 @@ class NpySink(ResultSink):
 
     @contextmanager
     def range(self, index: int) -> Iterator[Write]:  # noqa: ARG002
-        """Rows go where they belong in the file."""
+        """Write rows at their offset in the file."""
         size = int(np.prod(self.shape)) * self.dtype.itemsize
         with Path(self.partial).open("r+b") as file:
             header = os.fstat(file.fileno()).st_size - size
@@ -85,7 +85,7 @@ class NpySink(ResultSink):
 
 
 class ZarrSink(ResultSink):
-    """A Zarr array whose chunks are whole rows and lie within one range each."""
+    """A Zarr array in chunks of complete rows; each chunk lies within one range."""
 
     CHUNK_BYTES = 1 << 24
 
@@ -101,22 +101,22 @@ class ZarrSink(ResultSink):
 
     @contextmanager
     def range(self, index: int) -> Iterator[Write]:  # noqa: ARG002
-        """Rows are gathered to whole chunks."""
+        """Buffer rows until a chunk is complete."""
         array = load("zarr", "writing Zarr", "scale").open(self.partial, mode="r+")
-        gathered = _Gathered(array)
-        yield gathered.write
-        gathered.flush()
+        buffer = _ChunkBuffer(array)
+        yield buffer.write
+        buffer.flush()
 
     def finish(self) -> None:
-        """Give the result its name, or say in it that it is complete."""
+        """Rename the result, or mark it as complete."""
         if is_address(self.path):
             load("zarr", "writing Zarr", "scale").open(self.path, mode="r+").attrs["complete"] = True
         else:
             super().finish()
 
 
-class _Gathered:
-    """Puts rows into an array in parts that are whole chunks."""
+class _ChunkBuffer:
+    """Buffers rows, and writes them into an array in complete chunks."""
 
     def __init__(self, array: Any) -> None:
         self.array = array
@@ -124,7 +124,7 @@ class _Gathered:
         self.waiting: list[Array] = []
 
     def write(self, start: int, rows: Array, _batch: Any) -> None:
-        """Keep rows until there are enough."""
+        """Buffer rows; write each chunk that is complete."""
         size = self.array.chunks[0]
         while len(rows):
             if not self.waiting:
@@ -137,7 +137,7 @@ class _Gathered:
                 self.flush()
 
     def flush(self) -> None:
-        """Write what is there."""
+        """Write the buffered rows."""
         if self.waiting:
             rows = np.concatenate(self.waiting)
             self.array[self.start : self.start + len(rows)] = rows
@@ -145,15 +145,16 @@ class _Gathered:
 
 
 class ParquetSink(ResultSink):
-    """A folder of Parquet files, one per range; columns that are no channels come along from Parquet features.
+    """A folder of Parquet files, one per range; other columns of Parquet features are copied.
 
     Attributes
     ----------
     kept : frozenset of str or None
-        Channels that come along, too, while the others are as wide as they were; None: all are new.
+        Channels without missing cells, which are copied as well. Other channels keep the float type of their column.
+        None: the result is not values but confidence or hops.
     categories : dict of lists of str
-        Categories of each column of categories, which are one channel each. The column gets the category of the largest
-        value where it is missing if `kept` says that values are written, else what is written for its channels.
+        Categories of each categorical column; each category is a channel. For values, missing cells of the column get
+        the category with the largest value. For confidence and hops, the column gets those of its first channel.
     """
 
     kept: frozenset[str] | None = None
@@ -163,7 +164,7 @@ class ParquetSink(ResultSink):
         """Make the empty folder."""
         if is_address(self.path):
             fs, root = load("fsspec", "an address", "scale").core.url_to_fs(self.path)
-            if fs.exists(root):  # parts of a result with more ranges, and its word that it is complete
+            if fs.exists(root):  # an earlier result may have more parts, and is marked as complete
                 fs.rm(root, recursive=True)
             fs.makedirs(root, exist_ok=True)
         else:
@@ -172,7 +173,7 @@ class ParquetSink(ResultSink):
 
     @contextmanager
     def range(self, index: int) -> Iterator[Write]:
-        """Rows become row groups of a file of their own, which appears when it is complete."""
+        """Write the rows of a range as a file of their own, which appears when it is complete."""
         pa = load("pyarrow", "writing Parquet", "scale")
         import pyarrow.parquet as pq
 
@@ -195,18 +196,19 @@ class ParquetSink(ResultSink):
             opened[0].close()
 
     def finish(self) -> None:
-        """Give the result its name, without what killed writers left behind."""
+        """Remove temporary files of killed writers, and rename the result."""
         for path in filter(is_scratch, Path(self.partial).glob("*")):
             path.unlink()
         super().finish()
 
     def replaced(self, rows: Array, batch: Any) -> Any:
-        """The batch with the rows in the place of its channels; without a batch, the rows alone."""
+        """The batch with its channels replaced by `rows`; without a batch, the rows alone."""
         import pyarrow as pa
 
         places = {name: k for k, name in enumerate(self.names)}
         groups = {
-            name: [places.pop(category_channel(name, one)) for one in self.categories[name]] for name in self.categories
+            name: [places.pop(category_channel(name, label)) for label in labels]
+            for name, labels in self.categories.items()
         }
         if batch is None:
             places |= {name: group[0] for name, group in groups.items()}
@@ -226,7 +228,7 @@ class ParquetSink(ResultSink):
         return pa.record_batch(columns).replace_schema_metadata(facts or None)
 
     def _category(self, shares: Array, before: Any, labels: list[str]) -> Any:
-        """A column of categories with the largest share where it is missing; without `kept`, its numbers instead."""
+        """A categorical column with missing cells filled; for confidence and hops, those of its first channel."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -248,7 +250,7 @@ class ParquetSink(ResultSink):
 
 
 def open_sink(path: Any, what: str, shape: tuple[int, int], dtype: npt.DTypeLike, names: list[str]) -> ResultSink:
-    """The matrix to write at a path or an address, by its suffix."""
+    """The sink for a path or an address, by its suffix."""
     name = str(path)
     kinds = {".npy": NpySink, ".zarr": ZarrSink, ".parquet": ParquetSink}
     if suffix_of(name) not in kinds:

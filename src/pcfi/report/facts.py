@@ -38,7 +38,7 @@ class Histogram:
 
 @dataclass(frozen=True)
 class ChannelFacts:
-    """One channel before and after; a mean over no cells is None."""
+    """One channel before and after filling; a mean over no cells is None."""
 
     name: str
     n_known: int
@@ -68,7 +68,7 @@ class HopFacts:
 
     @property
     def words(self) -> str:
-        """Label of a chart or a table."""
+        """Label in charts and tables."""
         return "unreachable" if self.hops is None else f"{self.hops}{' or more' if self.or_more else ''}"
 
 
@@ -128,7 +128,7 @@ class DrawnNode:
 
 @dataclass(frozen=True)
 class GraphDrawing:
-    """A laid out part of the graph; edges are pairs of positions in `dots`."""
+    """A drawing of a part of the graph; edges are pairs of indices of `dots`."""
 
     n_nodes: int
     dots: tuple[DrawnNode, ...]

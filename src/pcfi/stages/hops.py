@@ -88,19 +88,19 @@ class Hops:
         return Hops(codes, 0, np.zeros(1, dtype=np.int64), np.zeros(n_channels, dtype=np.int64))
 
     def look_up(self, table: Array) -> Array:
-        """What a table by hops code, whose last entry is for unreachable cells, says about every cell."""
+        """The entry for every cell in a table by hops code, whose last entry is for unreachable cells."""
         per_pattern = table[self.table_index(self.codes)]
-        same = len(self.patterns) == self.codes.shape[1] and (np.diff(self.patterns) == 1).all()
-        return per_pattern if same else per_pattern[:, self.patterns]
+        one_pattern_each = len(self.patterns) == self.codes.shape[1] and (np.diff(self.patterns) == 1).all()
+        return per_pattern if one_pattern_each else per_pattern[:, self.patterns]
 
 
 def count_hops(problem: Problem, *, progress: bool = False) -> Hops:
     """Hops from the sources of every pattern, along the direction of the edges, many patterns at a time."""
     with progress_bar("hops", len(problem.channels.representatives), show=progress) as advance:
         for dtype in (np.uint8, np.uint16, np.int32):
-            found = _search_all(problem, dtype, advance)
-            if found is not None:
-                return found
+            hops = _search_all(problem, dtype, advance)
+            if hops is not None:
+                return hops
     raise DivergenceError("a shortest way has more than 2^31 edges")  # pragma: no cover
 
 

@@ -46,7 +46,7 @@ def _read_csv(path: Path, dtype: type) -> Array:
 
 
 def _download(folder: Path) -> None:
-    """Download the published archive, with a progress bar, and unpack it as `folder`; all of it or nothing."""
+    """Download the archive, with a progress bar, and unpack it as `folder`, which appears when it is complete."""
     from tqdm import tqdm
 
     folder.parent.mkdir(parents=True, exist_ok=True)
