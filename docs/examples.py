@@ -1,6 +1,6 @@
-"""The Python examples of README and docs: run them, and write what they print into the page. `python docs/examples.py`.
+"""Run the Python examples of README and docs, and write their output into the pages. `python docs/examples.py`.
 
-Blocks of one page share their names; a `text` block right after a `python` block is its output.
+Blocks of one page share variables; a `text` block right after a `python` block is its output.
 """
 
 import contextlib
@@ -15,10 +15,10 @@ FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 
 
 def outputs(page: Path) -> list[tuple[str, str]]:
-    """What each `text` block that follows a `python` block says, and what the code prints."""
+    """The text of each `text` block that follows a `python` block, and what the code prints."""
     names: dict[str, object] = {"__name__": "__main__"}
     blocks = FENCE.findall(page.read_text())
-    found = []
+    pairs = []
     for position, (language, code) in enumerate(blocks):
         if language != "python":
             continue
@@ -27,12 +27,12 @@ def outputs(page: Path) -> list[tuple[str, str]]:
             exec(compile(code, f"{page.name}, block {position}", "exec"), names)
         after = blocks[position + 1] if position + 1 < len(blocks) else ("", "")
         if after[0] == "text":
-            found.append((after[1], printed.getvalue().rstrip() + "\n"))
-    return found
+            pairs.append((after[1], printed.getvalue().rstrip() + "\n"))
+    return pairs
 
 
 def with_outputs(page: Path) -> str:
-    """The page with what its code prints in the blocks for it."""
+    """The page with the current output of its code."""
     text, done = page.read_text(), 0
     for said, printed in outputs(page):
         start = text.index(f"```text\n{said}```", done)

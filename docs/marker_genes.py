@@ -33,7 +33,7 @@ def load() -> anndata.AnnData:
 
 
 def hidden_counts(cells: anndata.AnnData, rate: float) -> dict[str, float]:
-    """Error on hidden cells of PCFI, of the gene's mean, and of smoothing in the manner of MAGIC."""
+    """Error on hidden cells of PCFI, of the gene's mean, and of smoothing as in MAGIC."""
     truth = cells.X.toarray()
     hidden = np.random.default_rng(0).random(truth.shape) < rate
     trial = anndata.AnnData(np.where(hidden, np.float32(np.nan), truth), obsp=dict(cells.obsp))

@@ -1,4 +1,4 @@
-"""Cora without the features of 99.5 % of its nodes: a GCN on zeros, on Feature Propagation and on PCFI."""
+"""Remove the features of 99.5 % of Cora's nodes, fill them in by three methods, and train a GCN on each result."""
 
 import os
 
@@ -10,7 +10,7 @@ from torch_geometric.transforms import LargestConnectedComponents
 
 from pcfi.pyg import ImputeFeatures
 
-FILLS = {
+TRANSFORMS = {
     "zero": ImputeFeatures("missing", method="zero"),
     "fp": ImputeFeatures("missing", method="fp"),
     "pcfi": ImputeFeatures("missing", alpha=0.9, beta=0.1),
@@ -25,22 +25,22 @@ def accuracy(data, epochs):
         optimizer.zero_grad()
         cross_entropy(model(data.x, data.edge_index)[data.train_mask], data.y[data.train_mask]).backward()
         optimizer.step()
-    right = model.eval()(data.x, data.edge_index).argmax(dim=1) == data.y
-    return right[data.test_mask].double().mean().item()
+    correct = model.eval()(data.x, data.edge_index).argmax(dim=1) == data.y
+    return correct[data.test_mask].double().mean().item()
 
 
 def main(n_seeds=3, epochs=100):
-    """Mean accuracy of each fill over random choices of the nodes that keep their features."""
+    """Mean accuracy with each method over random choices of the nodes that keep their features."""
     data = Planetoid(os.environ.get("PCFI_DATA", "data"), "Cora", transform=LargestConnectedComponents())[0]
-    found = dict.fromkeys(FILLS, 0.0)
+    accuracies = dict.fromkeys(TRANSFORMS, 0.0)
     for seed in range(n_seeds):
         torch.manual_seed(seed)
         data.missing = torch.rand(data.num_nodes) < 0.995
-        for name, fill in FILLS.items():
-            found[name] += accuracy(fill(data), epochs) / n_seeds
-    return found
+        for name, transform in TRANSFORMS.items():
+            accuracies[name] += accuracy(transform(data), epochs) / n_seeds
+    return accuracies
 
 
 if __name__ == "__main__":
-    for name, share in main().items():
-        print(f"{name:5} {share:.1%}")
+    for name, mean in main().items():
+        print(f"{name:5} {mean:.1%}")

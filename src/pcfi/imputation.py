@@ -70,17 +70,17 @@ def impute(
     solver : FixedSteps or UntilSettled, default=UntilSettled(rtol=1e-4, max_steps=1000)
         Diffuse until the values have settled, or for a number of steps as in the paper.
     known : boolean array of the shape of features, default=None
-        True = known. What stands in a cell that is not known is ignored. None: everything but NaN is known.
+        True = known. The values of other cells are ignored. None: every cell that is not NaN is known.
     standardize : bool, default=None
         Whether stage 2 works in units of the channels' standard deviations, so that their scales do not matter. None
         means True for values, and False, as in the paper, for a representation.
     center : bool or "auto", default=None
-        Whether `representation` of the result is less the channels' means, which helps networks where these are large.
+        Whether the channels' means are subtracted in `representation`, which helps networks where means are large.
         "auto" decides by their size. None is "auto" for a representation with alpha or beta "auto", else False. Used
         for a representation only.
     unreachable : {"mean", "zero", "nan", "error"}, default="mean"
-        What a missing cell gets that no source can reach: the mean of its channel's known values (0 if it has none;
-        shrunk like all means for values), 0, NaN, or an error for the whole call.
+        Value of missing cells that no source can reach: the mean of the channel's known values (0 if it has none;
+        shrunk like all means for values), 0, NaN, or an error instead of a result.
     directed : bool, default=False
         Whether values flow only along the direction of the edges.
     self_loops : bool, default=True
@@ -94,7 +94,7 @@ def impute(
     Returns
     -------
     Imputation
-        `values`, `confidence`, `hops`, and how it went.
+        `values`, `confidence`, `hops`, and convergence diagnostics.
 
     Examples
     --------

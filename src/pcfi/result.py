@@ -77,15 +77,15 @@ class Imputation:
     alpha, beta : float or None
         The parameters used; None for methods that have none.
     objective : {"values", "representation"} or None
-        What the result is for; None for methods that know one way only.
+        What the result is for; None for methods other than "pcfi".
     steps : int
         Diffusion steps taken by the channel that took the most.
     residual : float
-        The most that one further diffusion step would move any missing cell, relative to the range of its channel's
-        known values (together with 0 where diffusion starts from 0, and for "fp"). A settled result is judged by
-        a step without self-loops, which moves more.
+        The largest change of any missing cell in one further diffusion step, relative to the range of its channel's
+        known values (including 0 where diffusion starts from 0, and for "fp"). For `UntilSettled` it is measured by a
+        step without self-loops, which changes more.
     status : str
-        How it went, in a sentence.
+        Convergence in a sentence.
     converged : bool
         Whether the solver reached its goal: its `rtol`, or its number of steps.
     n_missing : int
@@ -124,10 +124,9 @@ class Imputation:
 
     @cached_property
     def hops(self) -> Any:
-        """Hops of every cell to its nearest source: 0 if known, `pcfi.UNREACHABLE` if there is no way.
+        """Hops of every cell to its nearest source: 0 if known, `pcfi.UNREACHABLE` if no source reaches it.
 
-        None for methods that do not search the graph. Kept per pattern, expanded when first asked for. A table, if the
-        features were one.
+        None for methods that do not search the graph. Computed when first used. A table if the features are a table.
         """
         hops = self.cells.hops
         return None if hops is None else self.cells.wrap(hops.expand())
@@ -136,7 +135,7 @@ class Imputation:
     def confidence(self) -> Any:
         """Confidence of every cell, alpha^hops: 1 if known, 0 if unreachable. None for methods without confidence.
 
-        A table like that of the values, if the features were one.
+        A table if the features are a table.
         """
         hops = self.cells.hops
         if hops is None or self.alpha is None:
@@ -145,7 +144,7 @@ class Imputation:
 
     @cached_property
     def representation(self) -> Any:
-        """The values, less the channels' means if `center` says so: what to train a network on."""
+        """Features to train a network on: the values, with `center` subtracted if it is not None."""
         if self.center is None:
             return self.values
         filled, center = self.cells.filled, self.center.astype(self.cells.dtype)
