@@ -156,7 +156,7 @@ def test_errors_of_tasks_and_workers_without_memory_are_clear_and_finished_tasks
 def test_a_cluster_that_is_not_there_is_a_clear_error(tmp_path, problem, monkeypatch):
     from pcfi.outofcore import runners
 
-    monkeypatch.setattr(runners, "PATIENCE", "1s")
+    monkeypatch.setattr(runners, "CONNECT_TIMEOUT", "1s")
     with pytest.raises(scale.ClusterError, match=r"tcp://127.0.0.1:9' cannot be reached"):
         scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy", client="tcp://127.0.0.1:9")
     with pytest.raises(scale.ClusterError, match=r"must be a dask.distributed.Client"):

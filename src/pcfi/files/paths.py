@@ -11,18 +11,18 @@ from pcfi.optional import load
 
 
 def is_address(path: str) -> bool:
-    """Whether this is an address for fsspec rather than a path of this machine's own."""
+    """Whether this is an address for fsspec, not a local path."""
     return "://" in path
 
 
 def full_path(path: str | Path) -> str:
-    """An address as it is, a path of this machine from its root; file:// is one of those."""
+    """Return an address unchanged, and a local path (also with file://) as an absolute path."""
     text = str(path)
     return text if is_address(text.removeprefix("file://")) else str(Path(text.removeprefix("file://")).absolute())
 
 
 def place_of(path: str) -> str:
-    """The one name of a file or a folder that can be written in several ways.
+    """The canonical path or address of a file or folder.
 
     >>> place_of("/data/./old/../x.npy") == place_of("/data/x.npy")
     True
@@ -35,7 +35,7 @@ def place_of(path: str) -> str:
 
 
 def suffix_of(path: str) -> str:
-    """The suffix in small letters, also of folders."""
+    """The suffix of a file or folder in lower case."""
     name = path.rstrip("/").rsplit("/", 1)[-1]
     return f".{name.rsplit('.', 1)[-1].lower()}" if "." in name else ""
 
@@ -44,12 +44,12 @@ COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 
 
 def compression_of(path: str) -> str | None:
-    """How a text file is packed, by its suffix."""
+    """The compression of a text file, by its suffix."""
     return COMPRESSIONS.get(suffix_of(path))
 
 
 def table_suffix(path: str) -> str:
-    """The suffix, for text without that of its compression.
+    """The suffix without that of a compression.
 
     >>> table_suffix("edges.csv.gz")
     '.csv'
@@ -59,7 +59,7 @@ def table_suffix(path: str) -> str:
 
 
 def opened(path: str) -> Any:
-    """An open file to read from, wherever it is."""
+    """Open a local file or an address for reading."""
     try:
         if is_address(path):
             return load("fsspec", f"reading {path}", "scale").open(path, "rb").open()
@@ -69,17 +69,17 @@ def opened(path: str) -> Any:
 
 
 def scratch_of(path: Path) -> Path:
-    """Where a file is written before it gets its name; nobody else has the same."""
+    """A unique temporary name for a file that is being written."""
     return path.with_name(f".{path.name}.{uuid4().hex}.partial")
 
 
 def is_scratch(path: Path) -> bool:
-    """Whether `scratch_of` made this name: what a writer leaves that is killed."""
+    """Whether `scratch_of` made this name; a killed writer leaves such a file."""
     return path.match(".*.partial")
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a folder with all that is in it, if it is there."""
+    """Remove a file or a folder with its content, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -87,7 +87,7 @@ def remove(path: Path) -> None:
 
 
 def reserve(descriptor: int, n_bytes: int) -> None:
-    """Give an open file its size on disk now.
+    """Reserve the disk space of an open file.
 
     A full disk is an error here; it would kill a process that writes to the mapped file later.
     """

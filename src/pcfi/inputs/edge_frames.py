@@ -25,7 +25,7 @@ def open_edges(edges: Any, columns: EdgeColumns) -> tuple[Any, Any]:
 
 
 def kind_of_ends(edges: Any, columns: EdgeColumns) -> Kind:
-    """What the ends of the edges hold: whole numbers if both do."""
+    """Kind of the ends of the edges: integers if both are, else text."""
     frame, chosen = open_edges(edges, columns)
     kinds = {kind_of(frame.get_column(name).dtype) for name in chosen.ends}
     return kinds.pop() if len(kinds) == 1 and kinds <= {Kind.INTEGER, Kind.TEXT} else Kind.TEXT
@@ -107,12 +107,12 @@ def _refuse_unknown(frame: Any, columns: tuple[str, str], ends: Array, ids: Ids)
 
 
 def _few(names: list[Any]) -> str:
-    different = list(dict.fromkeys(names[: 4 * MAX_IDS_SHOWN]))
-    return ", ".join(map(repr, different[:MAX_IDS_SHOWN]))
+    unique = list(dict.fromkeys(names[: 4 * MAX_IDS_SHOWN]))
+    return ", ".join(map(repr, unique[:MAX_IDS_SHOWN]))
 
 
 def _near(held: list[Any], names: list[Any]) -> str:
-    """Why ids that look alike do not match, as far as that can be told."""
+    """Explain why similar ids do not match: spaces, case or leading zeros."""
     texts = [name for name in names if isinstance(name, str)]
     if not texts or not all(isinstance(name, str) for name in held):
         return ""

@@ -16,7 +16,7 @@ from pcfi.outofcore.edge_tables import SUFFIXES, EdgeChunk, graph_errors, open_t
 
 
 class EdgeFile(Protocol):
-    """Edges that can be read again and again, a chunk at a time."""
+    """Edges that can be read repeatedly, a chunk at a time."""
 
     @property
     def weighted(self) -> bool:
@@ -27,7 +27,7 @@ class EdgeFile(Protocol):
         """Bytes of memory that are held while chunks are read, besides the chunks."""
 
     def chunks(self, size: int) -> Iterator[EdgeChunk]:
-        """About `size` edges at a time, in the order of the file, as they stand there."""
+        """About `size` edges at a time, in the order of the file, not checked yet."""
 
     def largest(self) -> int | None:
         """The largest integer among sources and targets if that is known without reading; else None."""
@@ -71,7 +71,7 @@ def open_edges(
     ids: Any = None,
     unknown_ids: str = "error",
 ) -> EdgeFile:
-    """The edges of an array or a file; names and ids are checked, the edges themselves when they are read."""
+    """Open the edges of an array or a file; names and ids are checked now, the edges when they are read."""
     if isinstance(edges, np.ndarray):
         return _array_edges(edges, weight, ids)
     if not isinstance(edges, str | Path):

@@ -1,4 +1,4 @@
-"""What the caller of `pcfi.scale.impute` says about the graph -> a graph folder, built once for a run."""
+"""The graph argument of `pcfi.scale.impute` -> a graph folder, built once for a run."""
 
 from dataclasses import dataclass
 from pathlib import Path

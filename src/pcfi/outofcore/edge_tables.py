@@ -19,7 +19,7 @@ from pcfi.optional import load
 from pcfi.outofcore.feature_stores import parquet_files
 
 SUFFIXES = (".parquet", ".csv", ".tsv")
-IDS = {"source": "source_id", "target": "target_id"}  # what the ends are called beside their row numbers
+IDS = {"source": "source_id", "target": "target_id"}  # names of the columns of ids beside those of row numbers
 
 
 class EdgeChunk(NamedTuple):
@@ -75,7 +75,7 @@ class TableEdges:
                 yield EdgeChunk(ends[0], ends[1], weights)
 
     def _plain(self, size: int) -> Iterator[Any]:
-        """Batches with the columns "source", "target" and, if there are weights, "weight", as they stand there."""
+        """Batches with the columns "source", "target" and, if there are weights, "weight", not checked yet."""
         read = _parquet_batches if table_suffix(self.path) == ".parquet" else _csv_batches
         names = {"source": self.columns[0], "target": self.columns[1]} | (
             {"weight": self.weight} if self.weight else {}
@@ -186,7 +186,7 @@ def _parquet_batches(path: str, names: dict[str, str], size: int, _: Any) -> Ite
 
 
 def _csv_batches(path: str, names: dict[str, str], size: int, ids: Any) -> Iterator[Any]:
-    """Types are not guessed from the first rows: 007 may be an id, and weights need not begin with a fraction."""
+    """Batches of a text file; types are not guessed from the first rows: 007 may be an id, weights may begin with 1."""
     import pyarrow as pa
     from pyarrow import csv
 
@@ -224,7 +224,7 @@ def _parquet_largest(path: str, columns: tuple[str, str]) -> int | None:
 
 @contextmanager
 def graph_errors(path: str) -> Iterator[None]:
-    """Whatever a library raises on a bad file, as one `GraphError` that names the file."""
+    """Raise errors of a library about a bad file as a `GraphError` that names the file."""
     try:
         yield
     except (PcfiError, MemoryError, ModuleNotFoundError, NameError, AttributeError):  # the last are our own mistakes

@@ -50,7 +50,7 @@ class FeatureStore:
         raise NotImplementedError
 
     def column(self, name: str, most: int) -> Any:  # noqa: ARG002
-        """All of one column, as a pyarrow array of at most so many bytes; only Parquet has names."""
+        """A complete column as a pyarrow array of at most `most` bytes; only for Parquet."""
         raise ParameterError(f"names a column {name!r}, but {self.path!r} is not a Parquet file", parameter="id")
 
 
@@ -142,7 +142,7 @@ class ParquetStore(FeatureStore):
         return rows
 
     def _plain(self, column: Any, name: str) -> Any:
-        """A column that numpy takes as it is: flags without nulls, or floats."""
+        """The column as a type that numpy reads without conversion: booleans without nulls, or floats."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -157,7 +157,7 @@ class ParquetStore(FeatureStore):
         return column.cast(pa.float64())
 
     def column(self, name: str, most: int) -> Any:
-        """All of one column."""
+        """A complete column."""
         import pyarrow as pa
 
         if name not in self.schema.names:
@@ -222,7 +222,7 @@ def _parquet_facts(path: str) -> Any:
 
 @contextmanager
 def feature_errors(path: str) -> Iterator[None]:
-    """Whatever pyarrow raises on a bad file, as one `FeatureError` that names the file."""
+    """Raise errors of pyarrow about a bad file as a `FeatureError` that names the file."""
     import pyarrow as pa
 
     try:
@@ -251,7 +251,7 @@ def _columns(schema: Any, names: Any, path: str, boolean: bool) -> list[str]:
 
 
 def open_features(path: Any, what: str, columns: Any = None, *, boolean: bool = False) -> FeatureStore:
-    """The matrix at a path or an address, by its suffix."""
+    """Open the features at a path or an address, by its suffix."""
     if not isinstance(path, str | Path):
         raise UnsupportedTypeError(
             f"{what} is a {type(path).__module__}.{type(path).__qualname__}, but pcfi.scale works on files: pass a "

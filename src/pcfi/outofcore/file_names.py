@@ -1,15 +1,15 @@
-"""Names of the files in a work folder: whoever reads or writes one takes its name from here."""
+"""Names of the files in a work folder."""
 
-JOB = "job.json"  # what the run is; without it the folder is nobody's
-PLAN = "plan.json"  # how the run is cut, and which call works on it
+JOB = "job.json"  # description of the run; marks a folder as a work folder
+PLAN = "plan.json"  # division of the run into tasks, and which call works on it
 JOURNAL = "journal"  # folder with an entry per finished task
-KNOWN = "known.raw"  # which cells are known, a bit each
+KNOWN = "known.raw"  # known cells, one bit each
 HOPS = "hops.json"  # counts over all patterns
 LAYOUT = "layout.json"  # which channels are in which panel
 MATRIX = "propagation.npy"  # the propagation matrix of stage 2
 INFLUENCE = "influence.raw"  # the influence matrix, if all channels are one product
-UNREACHABLE = "unreachable.npy"  # what the policy puts into the unreachable cells of each channel
-SINKS = "sinks.json"  # the results that have been begun
+UNREACHABLE = "unreachable.npy"  # values of the unreachable cells of each channel
+SINKS = "sinks.json"  # results whose files have been created
 
 
 def survey(index: int) -> str:

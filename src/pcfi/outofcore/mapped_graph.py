@@ -78,7 +78,7 @@ class MappedGraph(Graph):
 
 
 def map_array(path: Path) -> Array:
-    """A .npy file as an array that is never written to, although it does not say so.
+    """Map a .npy file as an array without the read-only flag; it must not be written to.
 
     Kernels would be compiled once more for read-only arrays, and take several times as long to start.
     """

@@ -1,4 +1,4 @@
-"""A file of features, and what the caller says about its columns -> ids and channels, by the rules for all tables."""
+"""A file of features, and the columns that the caller names -> ids and channels, by the rules for all tables."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -27,7 +27,7 @@ TEXT_SUFFIXES = (".csv", ".tsv")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NodeSource:
-    """Features as a run reads them, and what their columns are.
+    """The features of a run, and the roles of their columns.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class NodeSource:
     categories : dict of lists of str
         Categories of each column of categories.
     original : dict or None
-        Of a table that was converted: its path, its stamp and what the caller says about its columns.
+        Of a table that was converted: its path, its stamp and the columns that the caller named.
     """
 
     store: FeatureStore
@@ -54,7 +54,7 @@ class NodeSource:
 
 
 def ends_of(graph: Any, columns: EdgeColumns) -> Callable[[], Kind | None]:
-    """What the ends of an edge file hold, looked up when it matters; None if it names nodes by row numbers."""
+    """A function that returns the kind of the ends of an edge file; None if they are row numbers."""
 
     def look() -> Kind | None:
         path = full_path(graph) if isinstance(graph, str | Path) else ""
@@ -89,7 +89,7 @@ def id_like_channel(nodes: NodeSource, graph: Any, columns: EdgeColumns, limit: 
 
 @dataclass(frozen=True, kw_only=True)
 class ConversionFile:
-    """Where a table is converted to, and whether a run that is resumed has done so before."""
+    """Path of the converted table, and whether a run that is resumed has written it before."""
 
     path: Path
     is_done: bool
@@ -194,14 +194,14 @@ class _Rows:
     schema: Any
 
     def prepare(self, columns: NodeColumns) -> None:
-        """Find out what the columns hold."""
+        """Determine the types of the columns."""
 
     def tables(self) -> Iterator[Any]:
         """All rows, some at a time."""
         raise NotImplementedError
 
     def stamp(self) -> list[Any]:
-        """Changes when the file does."""
+        """Facts that change when the file changes: its size and time."""
         raise NotImplementedError
 
     def keep_text(self, name: str | None) -> None:
@@ -212,7 +212,7 @@ class _Rows:
         return next(self.tables())[name]
 
     def column(self, name: str, limit: int) -> Any:
-        """All of one column, if it takes at most so many bytes."""
+        """A complete column, if it takes at most `limit` bytes."""
         import pyarrow as pa
 
         parts, size = [], 0

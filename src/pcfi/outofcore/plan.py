@@ -1,4 +1,4 @@
-"""How a run is cut so that it stays within its budget of memory, and whether it can."""
+"""The division of a run into tasks that fit into a budget of memory, and the check that the budget suffices."""
 
 import shutil
 from dataclasses import asdict, replace
@@ -26,7 +26,7 @@ from pcfi.settings import Settings
 from pcfi.stages.solvers import UntilSettled
 
 MAX_RANGES = 64  # of rows, each a task: more would only add to the journal
-MIN_RANGE_BYTES = 1 << 24  # of features that are worth a task of their own
+MIN_RANGE_BYTES = 1 << 24  # of features in a task: smaller tasks cost more than they gain
 MIN_RANGES = 8  # so that workers have something to share
 MIN_RANGE_ROWS = 1024  # rows; ranges begin at multiples of it, so that no two share a page of a panel
 MAX_CHUNK_BYTES = 1 << 26  # of rows held at a time: larger chunks are not faster
@@ -123,7 +123,7 @@ def _budget(memory: Any, cluster: Any) -> int:
 
 
 def _base(cluster: Any) -> int:
-    """Bytes that a process takes before it does anything."""
+    """Bytes that a process takes before it runs a task."""
     return WORKER_BYTES if cluster is not None else max(PROCESS_BYTES, private_memory() + PROCESS_BYTES // 2)
 
 
@@ -137,7 +137,7 @@ def _threads(cluster: Any) -> int:
 
 
 def size_of(run: OutOfCoreRun, threads: int) -> ProblemSize:
-    """The size of a run as far as it is known: as many patterns and channels of stage 2 as there can be before that."""
+    """The size of a run; the largest possible one where patterns and channels of stage 2 are not known yet."""
     surveyed, searched = (run.folder.has(name) for name in (file_names.channels("n_known"), file_names.LAYOUT))
     through = run.layout.panels[: run.layout.n_through_influence] if searched else []
     size = ProblemSize.of_shape(run.store.shape, run.dtype.itemsize, run.settings, graph=run.graph, threads=threads)
@@ -151,7 +151,7 @@ def size_of(run: OutOfCoreRun, threads: int) -> ProblemSize:
 
 
 def check_layout(run: OutOfCoreRun) -> None:
-    """Raise `TooLargeError` if what is known by now, panels and sharing channels, does not fit into the budget."""
+    """Raise `TooLargeError` if the panels or the channels of stage 2 do not fit into the budget."""
     plan = run.folder.read(file_names.PLAN)
     size = size_of(run, plan["threads"])
     spare = plan["budget"] - plan["base"]

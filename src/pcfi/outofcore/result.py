@@ -1,4 +1,4 @@
-"""What `pcfi.scale.impute` gives back: where the results are, and how it went."""
+"""The result of `pcfi.scale.impute`: paths of the files, and convergence diagnostics."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -85,7 +85,7 @@ class StoredImputation:
 
 
 def report(run: OutOfCoreRun, filled: Filled) -> tuple[StoredImputation, list[PcfiWarning]]:
-    """The result of a finished run, and the warnings that the caller should hear."""
+    """The result of a finished run, and its warnings."""
     settings, problem, hops = run.settings, run.outline, run.hops
     n_missing, n_unreachable = problem.n_missing, hops.unreachable_cells(problem.first_channels)
     outcome = filled.outcome or DiffusionOutcome()

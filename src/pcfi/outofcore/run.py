@@ -1,6 +1,6 @@
-"""A run as its tasks see it: features, graph, settings, and what the stages before left in the work folder.
+"""A run as its tasks see it: features, graph, settings, and the results of earlier stages in the work folder.
 
-Everything is read from the work folder, so that any process that sees the folder can do any task.
+Everything is read from the work folder, so that any process with access to the folder can run any task.
 """
 
 from collections.abc import Iterator
@@ -35,9 +35,9 @@ ROWS_IN_CACHE = 8192
 
 @dataclass(frozen=True)
 class RunPlan:
-    """How a run is cut: rows of a range (a task of the passes over rows), rows held at a time, searches at a time.
+    """Division of a run into tasks: rows of a range (one task), rows in memory at a time, hop searches at a time.
 
-    `token` names the call that works on the run; a call that resumes has another.
+    `token` identifies the call that works on the run; a call that resumes it has another.
     """
 
     range_rows: int
@@ -69,7 +69,7 @@ class PanelLayout:
 
     @property
     def places(self) -> list[slice | Array]:
-        """Where the channels of each panel stand in a row."""
+        """Positions of the channels of each panel in a row."""
         return [as_slice(panel) for panel in self.panels]
 
 
@@ -93,7 +93,7 @@ class OutOfCoreRun:
 
     @cached_property
     def plan(self) -> RunPlan:
-        """How the run is cut."""
+        """Division of the run into tasks."""
         facts = self.folder.read(file_names.PLAN)
         return RunPlan(facts["range_rows"], facts["chunk_rows"], facts["searches"], facts["token"])
 
@@ -168,7 +168,7 @@ class OutOfCoreRun:
         """The known values of some rows, and the channel's mean elsewhere."""
         return CpuBackend().start(self.part(values, mask, self.channels), self.channels.mean)
 
-    # what the stages before left
+    # results of earlier stages
 
     @cached_property
     def channels(self) -> Channels:
@@ -183,7 +183,7 @@ class OutOfCoreRun:
 
     @cached_property
     def outline(self) -> Problem:
-        """The problem as far as its shape and the facts about its channels go: its values are not there."""
+        """The problem with its shape and the facts about its channels, without its values."""
         nothing = np.broadcast_to(self.dtype.type(0), self.store.shape)
         problem = self.part(nothing, np.empty((0, 1), dtype=np.bool_), self.channels)
         return replace(problem, first_channels=self.first_channels)
@@ -201,7 +201,7 @@ class OutOfCoreRun:
 
     @cached_property
     def hops(self) -> Hops:
-        """Hops as far as counts go: the codes of all nodes are not there."""
+        """Hops with counts only, without the codes of the nodes."""
         facts = self.folder.read(file_names.HOPS)
         codes = np.broadcast_to(np.zeros(1, dtype=facts["dtype"]), (self.n_nodes, self.n_patterns))
         return Hops(codes, facts["n_levels"], np.array(facts["n_unreachable"]), self.channels.patterns)
@@ -246,7 +246,7 @@ class OutOfCoreRun:
 
     @cached_property
     def diffusion(self) -> Diffusion:
-        """Stage 1 of the whole run, of which tasks do parts."""
+        """Stage 1 of the complete run; tasks run parts of it."""
         return diffusion_of(self.outline, self.hops, self.settings)
 
     @cached_property
@@ -276,7 +276,7 @@ class OutOfCoreRun:
             "hops": np.int32,
         }
         names = self.store.names
-        if not isinstance(self.store, ParquetStore):  # as tables are made of arrays everywhere
+        if not isinstance(self.store, ParquetStore):  # as in every table that is made from an array
             names = [f"channel_{name}" for name in names]
         found = {
             name: open_sink(path, name, self.store.shape, dtypes[name], names)
@@ -299,7 +299,7 @@ class OutOfCoreRun:
 
 
 class _Masks:
-    """Rows of the known mask, dealt out as the rows of the features come."""
+    """Rows of the known mask, in the portions in which the features are read."""
 
     def __init__(self, parts: Any) -> None:
         self.parts = parts
@@ -316,7 +316,7 @@ class _Masks:
 
 
 def as_slice(numbers: Array) -> slice | Array:
-    """The same numbers as a slice if they follow each other: numpy copies that several times as fast."""
+    """Consecutive numbers as a slice, which numpy copies several times as fast."""
     if len(numbers) and np.array_equal(numbers, np.arange(numbers[0], numbers[0] + len(numbers))):
         return slice(int(numbers[0]), int(numbers[0]) + len(numbers))
     return numbers

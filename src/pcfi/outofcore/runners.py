@@ -1,4 +1,4 @@
-"""Who does the tasks of a run: this process, or the workers of a Dask cluster."""
+"""Runners of the tasks of a run: this process, or the workers of a Dask cluster."""
 
 import threading
 import time
@@ -20,21 +20,21 @@ from pcfi.progress import progress_bar
 
 Node = TypeVar("Node")
 
-PATIENCE = "20s"  # for a scheduler to answer, and for a first worker
+CONNECT_TIMEOUT = "20s"  # until a scheduler answers, and until a first worker is there
 
 
 class Runner(Protocol):
-    """Does tasks that are not in the journal yet, and puts them there."""
+    """Runs the tasks that are not in the journal yet, and adds them to it."""
 
     def run(self, stage: str, count: int, at_once: int = 1) -> None:
-        """Do the tasks 0 to `count` of a stage; `at_once` is how many the memory of one process allows."""
+        """Run the tasks 0 to `count` of a stage; the memory of one process allows `at_once` at a time."""
 
     def total(self, stage: str, count: int) -> Array:
-        """The sum of what the tasks of a stage return, added up in a tree; they are not put into the journal."""
+        """Sum the results of the tasks of a stage in a tree; these tasks are not added to the journal."""
 
 
 def tree(first: int, last: int, leaf: Callable[[int], Node], join: Callable[[Node, Node], Node]) -> Node:
-    """Join leaves `first` to `last` in pairs: the order does not depend on who is ready when."""
+    """Join leaves `first` to `last` in pairs, in an order that does not depend on which is ready first."""
     if last - first == 1:
         return leaf(first)
     middle = (first + last + 1) // 2
@@ -47,21 +47,21 @@ def add(left: Array, right: Array) -> Array:
 
 
 def do_and_record(run: OutOfCoreRun, stage: str, index: int) -> None:
-    """Do a task and put it into the journal, with the time it took."""
+    """Run a task and add it to the journal, with its time."""
     begin = time.perf_counter()
     entry = TASKS[stage](run, index)
     run.folder.record(stage, index, {**entry, "seconds": time.perf_counter() - begin})
 
 
 class LocalRunner:
-    """The process that asks."""
+    """Runs tasks in the calling process."""
 
     def __init__(self, run: OutOfCoreRun, *, progress: bool) -> None:
         self._run = run
         self._progress = progress
 
     def run(self, stage: str, count: int, at_once: int = 1) -> None:
-        """Do the tasks in their order."""
+        """Run the tasks in order."""
         finished = self._run.folder.finished(stage)
         waiting = [index for index in range(count) if index not in finished]
         with progress_bar(stage, count, show=self._progress) as advance:
@@ -79,7 +79,7 @@ class LocalRunner:
                 list(pool.map(do, waiting))
 
     def total(self, stage: str, count: int) -> Array:
-        """Add up as tasks go; a few sums are held at a time."""
+        """Run the tasks in order and add their results; only a few sums are in memory at a time."""
         with progress_bar(stage, count, show=self._progress) as advance:
 
             def leaf(index: int) -> Array:
@@ -95,12 +95,12 @@ _ONE_AT_A_TIME = threading.Lock()
 
 @lru_cache(maxsize=1)
 def _run_of(path: str, _token: str) -> OutOfCoreRun:
-    """The run as this worker sees it; the graph is mapped once."""
+    """The run, opened once in each worker."""
     return OutOfCoreRun(WorkFolder(path))
 
 
 def do_task(path: str, token: str, stage: str, index: int, *, record: bool) -> Any:
-    """Do a task on a worker. A task uses all threads of its worker, so they take turns."""
+    """Run a task on a worker, one at a time, because a task uses all threads of its worker."""
     import numba
     from distributed import get_worker
 
@@ -111,7 +111,7 @@ def do_task(path: str, token: str, stage: str, index: int, *, record: bool) -> A
 
 
 class DaskRunner:
-    """The workers of a cluster; they and this process see the work folder under the same path."""
+    """Runs tasks on the workers of a cluster, which must see the work folder under the same path as this process."""
 
     def __init__(self, run: OutOfCoreRun, client: Any, *, progress: bool) -> None:
         self._run = run
@@ -133,8 +133,8 @@ class DaskRunner:
             retries=0,
         )
 
-    def run(self, stage: str, count: int, at_once: int = 1) -> None:  # noqa: ARG002  a worker does one at a time
-        """Hand out the tasks and wait; if one fails the others are called back."""
+    def run(self, stage: str, count: int, at_once: int = 1) -> None:  # noqa: ARG002  a worker runs one at a time
+        """Submit the tasks and wait; if one fails, cancel the others."""
         from distributed import as_completed
 
         finished = self._run.folder.finished(stage)
@@ -146,7 +146,7 @@ class DaskRunner:
                 advance(1)
 
     def total(self, stage: str, count: int) -> Array:
-        """Workers add up each other's sums, in pairs; one sum arrives here."""
+        """Let the workers add their results in pairs, and fetch the total."""
         futures: list[Any] = []
 
         def keep(future: Any) -> Any:
@@ -164,7 +164,7 @@ class DaskRunner:
 
     @contextmanager
     def _clear_errors(self, futures: list[Any]) -> Iterator[None]:
-        """Call tasks back if one of them fails, and say what happened to workers and scheduler in plain words."""
+        """Cancel the tasks if one of them fails, and raise an error that explains what happened to the cluster."""
         distributed = load("distributed", "a cluster", "scale")
         kept = f"Finished tasks are kept in {str(self._run.folder.path)!r}: run it again to continue"
         try:
@@ -186,7 +186,7 @@ class DaskRunner:
 
 @contextmanager
 def connected(client: Any) -> Iterator[Any]:
-    """The client, one of the scheduler at this address that is closed in the end, or None."""
+    """Yield the client, a client of the scheduler at this address (closed at the end), or None."""
     found = None if client is None else connect(client)
     try:
         yield found
@@ -196,20 +196,20 @@ def connected(client: Any) -> Iterator[Any]:
 
 
 def connect(client: Any) -> Any:
-    """The client itself, or one of the scheduler at this address."""
+    """The client itself, or a new client of the scheduler at this address."""
     distributed = load("distributed", "a cluster", "scale")
     asked = client
     if isinstance(client, str):
         try:
-            client = distributed.Client(client, timeout=PATIENCE, set_as_default=False)
+            client = distributed.Client(client, timeout=CONNECT_TIMEOUT, set_as_default=False)
         except (OSError, ValueError) as error:
             raise ClusterError(f"the scheduler at {client!r} cannot be reached ({error}): is it running?") from None
     if not isinstance(client, distributed.Client):
         raise ClusterError(f"client must be a dask.distributed.Client or the address of a scheduler, got {client!r}")
     try:
-        client.wait_for_workers(1, timeout=PATIENCE)
+        client.wait_for_workers(1, timeout=CONNECT_TIMEOUT)
     except TimeoutError:
         if asked is not client:
             client.close()
-        raise ClusterError(f"no worker came to the cluster within {PATIENCE}: start some") from None
+        raise ClusterError(f"no worker came to the cluster within {CONNECT_TIMEOUT}: start some") from None
     return client

@@ -1,4 +1,4 @@
-"""What a job will take, before it is started: memory, disk and rough time, from its numbers alone.
+"""Estimates of the memory, disk space and time of a job, from its size alone.
 
 Memory and disk follow from what the stages allocate. Time is a sum over stages, with factors that
 `benchmarks/scale_cost.py` fitted to measurements on the machine named in `cost.json`; expect a factor of two either way
@@ -33,7 +33,7 @@ DEFAULT_STEPS = 15  # to a steady state at alpha = 0.5, on the graphs of the ben
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a job will take.
+    """Estimated memory, disk space and time of a job.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ def estimate(
     steps: int | None = None,
     threads: int = 2,
 ) -> Estimate:
-    """What `pcfi.scale.impute` will take for a job of this size.
+    """Estimate the memory, disk space and time of `pcfi.scale.impute` for a job of this size.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def estimate(
 
 
 def costs() -> dict[str, float]:
-    """Seconds per unit of work, as they were fitted."""
+    """Seconds per unit of work, fitted by `benchmarks/scale_cost.py`."""
     found: dict[str, Any] = json.loads(resources.files("pcfi.outofcore").joinpath("cost.json").read_text())
     return {name: float(value) for name, value in found["seconds per"].items()}
 
@@ -153,7 +153,7 @@ def _seconds(size: ProblemSize, steps: int, cost: dict[str, float]) -> float:
 
 
 def in_words(seconds: float) -> str:
-    """A time as people say it, roughly."""
+    """A rounded time in words."""
     for unit, name in ((86400, "days"), (3600, "hours"), (60, "minutes")):
         if seconds >= 2 * unit:
             return f"{seconds / unit:.0f} {name}"

@@ -1,9 +1,9 @@
-"""The tasks of a run. Each reads what it needs from the work folder, writes its part, and can be done again.
+"""The tasks of a run. Each reads its input from the work folder, writes its part, and can be repeated.
 
-survey    a range of rows -> facts about its part of each channel, and who is known, as bits
+survey    a range of rows -> statistics of each channel, and the known cells as bits
 hops      64 patterns -> hops of all nodes
 split     a range of rows -> its part of every panel: the known values, the mean elsewhere
-diffuse   a panel -> the same panel, filled (known cells are read, free cells written, so it can be done again)
+diffuse   a panel -> the same panel, filled (known cells are read, missing ones written, so it can be repeated)
 sums      some ranges of rows -> their part of the scatter matrix of stage 2
 write     a range of rows -> its part of the results
 """
@@ -110,7 +110,7 @@ def _known_in(run: OutOfCoreRun, chosen: Array) -> Array:
 
 
 def split(run: OutOfCoreRun, index: int) -> Entry:
-    """A range of rows of every panel."""
+    """Write a range of rows of every panel."""
     for start, values, mask in run.chunks(index):
         rows = run.start_values(values, mask)
         run.check_owner()
@@ -121,7 +121,7 @@ def split(run: OutOfCoreRun, index: int) -> Entry:
 
 
 def diffuse_panel(run: OutOfCoreRun, index: int) -> Entry:
-    """Fill a panel; returns how it went, and the sums over its reachable cells that stage 2 needs."""
+    """Fill a panel; return steps and residual, and the sums over its reachable cells for stage 2."""
     panel = run.layout.panels[index]
     patterns, local = np.unique(run.channels.patterns[panel], return_inverse=True)
     panel_hops = Hops(run.codes_of(patterns), run.hops.n_levels, run.hops.n_unreachable[patterns], local)
@@ -161,12 +161,12 @@ def _keep_product(
     factors = (product.known, product.shift, product.bounds, stage.mean, stage.received)
     for name, array in zip(FACTORS, factors, strict=True):
         run.folder.save(file_names.product(name), array)
-    # the last one: where it is, all are
+    # written last: if it exists, all files do
     run.folder.write_array(file_names.INFLUENCE, np.ascontiguousarray(product.influence))
 
 
 def sums(run: OutOfCoreRun, index: int) -> Array:
-    """The part that some ranges have in the scatter matrix of stage 2."""
+    """The part of some ranges in the scatter matrix of stage 2."""
     filled, n_channels = FilledRows(run), len(run.layout.propagating)
     stage, scatter = filled.propagation(), np.zeros((n_channels, n_channels))
     groups = np.array_split(np.arange(run.n_ranges), min(MAX_SUM_GROUPS, run.n_ranges))
@@ -176,7 +176,7 @@ def sums(run: OutOfCoreRun, index: int) -> Array:
 
 
 def write(run: OutOfCoreRun, index: int) -> Entry:
-    """A range of rows of every result."""
+    """Write a range of rows of every result."""
     sinks = run.sinks()
     with ExitStack() as stack:
         writers = {name: stack.enter_context(sink.range(index)) for name, sink in sinks.items()}

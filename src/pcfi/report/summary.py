@@ -82,5 +82,5 @@ def _unreachable(facts: Facts) -> list[str]:
 
 
 def _isolated(facts: Facts) -> list[str]:
-    alone = facts.graph.n_isolated
-    return [f"{counted(alone, 'node')} {'has' if alone == 1 else 'have'} no edge."] if alone else []
+    n_isolated = facts.graph.n_isolated
+    return [f"{counted(n_isolated, 'node')} {'has' if n_isolated == 1 else 'have'} no edge."] if n_isolated else []

@@ -18,7 +18,7 @@ class DeviceHops(Hops):
     """Hops whose codes are a tensor, as are the tables made from them."""
 
     def look_up(self, table: Array) -> Any:
-        """As for arrays."""
+        """See `Hops.look_up`."""
         codes: Tensor = self.codes
         if table.dtype == np.float64:
             entries = torch.as_tensor(table).to(codes.device, tensors.wide_dtype(codes.device))
@@ -50,7 +50,7 @@ def count_hops(problem: Problem, *, progress: bool) -> DeviceHops:
 
 
 def _search(links: Adjacency, frontier: Tensor) -> Tensor:
-    """Hops from the cells of `frontier`, column by column; -1 where there is no way."""
+    """Hops from the cells of `frontier`, column by column; -1 where no cell of `frontier` reaches."""
     hops = torch.where(frontier, 0, -1).int()
     level = 0
     while bool(frontier.any()):
