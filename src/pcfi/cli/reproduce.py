@@ -24,7 +24,7 @@ STORE = Path("results/runs.jsonl")
 
 
 @dataclass(frozen=True)
-class _Request:
+class _SelectedRuns:
     """The selected experiments, their runs that are not in the store yet, and the resources to run them with."""
 
     experiments: list[Experiment]
@@ -103,7 +103,7 @@ def reproduce(
         for line in results.damaged_lines:
             typer.echo(f"pcfi: {line}", err=True)
         unique_runs = {run.key: run for experiment in experiments for run in experiment.runs}
-        request = _Request(experiments, results.missing(unique_runs.values(), retry=retry), results, resources)
+        request = _SelectedRuns(experiments, results.missing(unique_runs.values(), retry=retry), results, resources)
         if dry_run:
             _print_expected_time(request)
             return
@@ -118,7 +118,7 @@ def _tuple(values: list[Any] | None) -> tuple[Any, ...] | None:
     return tuple(values) if values else None
 
 
-def _print_expected_time(request: _Request) -> None:
+def _print_expected_time(request: _SelectedRuns) -> None:
     """Print what would run and the expected time, from the durations of earlier runs."""
     from pcfi.experiments.runs.durations import RunDurations
 
@@ -136,7 +136,7 @@ def _print_expected_time(request: _Request) -> None:
     typer.echo(f"Total: {len(request.runs):,} runs, {jobs} at a time: {total}")
 
 
-def _run(request: _Request, *, quiet: bool) -> int:
+def _run(request: _SelectedRuns, *, quiet: bool) -> int:
     """Execute the missing runs and store their records; return how many failed."""
     if not request.runs:
         return 0
@@ -171,7 +171,7 @@ def _run(request: _Request, *, quiet: bool) -> int:
     return n_failed
 
 
-def _show(request: _Request, out: Path) -> None:
+def _show(request: _SelectedRuns, out: Path) -> None:
     """Print the tables and write the files."""
     from rich.console import Console
 
