@@ -2,7 +2,7 @@
 
 >>> import numpy as np, pcfi
 >>> features = np.array([[1.0], [np.nan], [3.0]])
->>> pcfi.impute(features, [[0, 1], [1, 2]], alpha=0.5, beta=0.1).values.ravel()
+>>> pcfi.impute(features, [[0, 1], [1, 2]], alpha=0.5, beta=0.1, objective="representation").values.ravel()
 array([1., 2., 3.])
 """
 

@@ -1,13 +1,20 @@
 """`impute`: features with missing cells and a graph -> an `Imputation`, its status and its warnings."""
 
 import warnings
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from pcfi._typing import Array
 from pcfi.backends import backend_for
-from pcfi.errors import PcfiWarning, ScaleWarning, TuningWarning
+from pcfi.errors import ParameterError, PcfiWarning, ScaleWarning, TuningWarning
 from pcfi.estimation import Resolved, resolve
+from pcfi.estimation.column_reports import column_names
+from pcfi.estimation.resolution import on_host
+from pcfi.inputs import tensors
+from pcfi.inputs.columns import shortened
 from pcfi.inputs.graphs import GraphLike
 from pcfi.inputs.problem import Problem, read_problem
 from pcfi.memory import refuse_if_too_large
@@ -30,7 +37,7 @@ def impute(
     method: str = "pcfi",
     alpha: float | str = "auto",
     beta: float | str = "auto",
-    objective: str | None = None,
+    objective: str = "values",
     solver: Solver = UntilSettled(),  # noqa: B008  a frozen value
     known: Any = None,
     standardize: bool | None = None,
@@ -38,6 +45,7 @@ def impute(
     unreachable: str = "mean",
     directed: bool = False,
     self_loops: bool = True,
+    bounds: Any = None,
     random_state: "int | np.random.Generator | None" = None,
     progress: bool = False,
 ) -> Imputation:
@@ -61,12 +69,13 @@ def impute(
         all cells alike. "auto" chooses it without labels, see `tune`. Used by "pcfi" only.
     beta : float or "auto", default="auto"
         How strongly channels correct each other (stage 2), beta >= 0; 0 switches the second stage off, and so does
-        alpha=1, which leaves no cell less confident than another. "auto" chooses it. Used by "pcfi" only.
-    objective : {"values", "representation"}, default=None
-        What the result is for. "values", to be read and used: what diffusion says is drawn towards the channel's mean
-        as far as it proved unreliable at its number of hops. "representation", to train a graph neural network on: the
-        paper's output. None is "values" if alpha, beta or method is "auto", and "representation" otherwise. Used by
-        "pcfi" and "auto".
+        alpha=1, which leaves no cell less confident than another. "auto" is 0: for values, columns explain each other
+        through the value model. Used by "pcfi" only.
+    objective : {"values", "representation"}, default="values"
+        What the result is for. "values", to be read and used: each missing cell is estimated from the graph, from the
+        other columns of its node and from its column's mean, each as far as it proved right for hidden cells
+        (docs/values.md). "representation", to train a graph neural network on: the paper's output, to the letter with
+        numbers for alpha and beta and `FixedSteps(100)`. Used by "pcfi" and "auto".
     solver : FixedSteps or UntilSettled, default=UntilSettled(rtol=1e-4, max_steps=1000)
         Diffuse until the values have settled, or for a number of steps as in the paper.
     known : boolean array of the shape of features, default=None
@@ -86,8 +95,11 @@ def impute(
     self_loops : bool, default=True
         Whether each node counts as its own neighbour, with weight 1. Does not change the steady state of "pcfi"; it
         does change `FixedSteps` and "fp".
+    bounds : pair of numbers, or mapping from column names or numbers to pairs, default=None
+        Least and greatest value that is possible, None where there is no limit. For columns that are not named: at
+        least 0 if no known value is below, at most 1 if all known values are between 0 and 1. Used for values only.
     random_state : int, numpy Generator or None, default=None
-        Which known cells "auto" hides to learn from. None is a fixed seed: the same call gives the same result.
+        Which known cells are hidden to learn from. None is a fixed seed: the same call gives the same result.
     progress : bool, default=False
         Whether to show progress bars.
 
@@ -102,7 +114,8 @@ def impute(
 
     >>> import numpy as np, pcfi
     >>> features = np.array([[0.0], [np.nan], [np.nan], [3.0]])
-    >>> result = pcfi.impute(features, [[0, 1, 2], [1, 2, 3]], alpha=0.5, beta=0.1)
+    >>> path = [[0, 1, 2], [1, 2, 3]]
+    >>> result = pcfi.impute(features, path, alpha=0.5, beta=0.1, objective="representation")
     >>> result.values.ravel().round(3)
     array([0.  , 0.75, 2.25, 3.  ])
     >>> result.confidence.ravel()
@@ -123,25 +136,23 @@ def impute(
         random_state=random_state,
     )
     problem = read_problem(features, graph, known, directed=settings.directed)
-    result, notices = complete(problem, settings)
+    result, notices = complete(problem, settings, read_bounds(bounds, problem))
     for notice in notices:
         warnings.warn(notice, stacklevel=2)
     return result
 
 
-def complete(problem: Problem, settings: Settings) -> tuple[Imputation, list[PcfiWarning]]:
+def complete(problem: Problem, settings: Settings, bounds: Array | None = None) -> tuple[Imputation, list[PcfiWarning]]:
     """Fill a checked problem: estimate what is "auto", run the pipeline; also returns the warnings for the caller."""
     check_policies(problem, settings)
     refuse_if_too_large(problem, settings)
     with compile_notice(show=settings.progress):
-        resolved = resolve(problem, settings)
-        filled = fill(
-            problem,
-            resolved.settings,
-            backend_for(problem),
-            degree_scale=resolved.degree_scale,
-            shrinkage=resolved.shrinkage,
-        )
+        resolved = resolve(problem, settings, bounds)
+        on_device = problem.on_device and resolved.model is not None
+        at_home = on_host(problem) if on_device else problem
+        filled = fill(at_home, resolved.settings, backend_for(at_home), resolved.model)
+        if on_device:
+            filled = replace(filled, values=tensors.beside(problem.values, filled.values).to(problem.values.dtype))
     return _report(problem, resolved, filled)
 
 
@@ -156,8 +167,9 @@ def _report(problem: Problem, resolved: Resolved, filled: Filled) -> tuple[Imput
         n_unreachable = int(empty[problem.first_channels].sum()) * len(problem.values)
     notices = usual_warnings(problem, settings, status, converged=converged, n_unreachable=n_unreachable)
     if tuning is not None and tuning.note and problem.n_missing:
-        text = f"alpha={tuning.alpha:g}, beta={tuning.beta:g} and no shrinking were used by default: {tuning.note}"
-        notices.append(TuningWarning(text))
+        notices.append(
+            TuningWarning(f"values are halfway between the graph's estimate and the column's mean: {tuning.note}")
+        )
     notices += _scale_warnings(problem, settings, filled)
     is_pcfi = settings.method == "pcfi"
     result = Imputation(
@@ -184,14 +196,51 @@ def _report(problem: Problem, resolved: Resolved, filled: Filled) -> tuple[Imput
             wrap=problem.wrap_cells,
             first_channels=problem.first_channels,
             categorical=problem.categorical,
+            graph=problem.graph,
+            model=resolved.model,
         ),
+        parameters=_parameters(settings),
     )
     return result, notices
 
 
+def _parameters(settings: Settings) -> dict[str, Any]:
+    """Options of `impute` that give the same result."""
+    options = {name: value for name, value in vars(settings).items() if name != "progress"}
+    if settings.method != "pcfi":
+        options |= {"alpha": "auto", "beta": "auto", "standardize": None, "center": None}
+    return options
+
+
+def read_bounds(bounds: Any, problem: Problem) -> Array | None:
+    """Least and greatest possible value of each channel, NaN where nothing is said."""
+    if bounds is None:
+        return None
+    limits = np.full((2, problem.values.shape[1]), np.nan)
+    names = column_names(problem)
+    given = bounds if isinstance(bounds, Mapping) else dict.fromkeys(names, bounds)
+    for name, pair in given.items():
+        if str(name) not in names:
+            raise ParameterError(f"names {name!r}, but the columns are {shortened(names)}", parameter="bounds")
+        limits[:, problem.columns == names.index(str(name))] = _read_pair(pair)[:, None]
+    return limits
+
+
+def _read_pair(pair: Any) -> Array:
+    try:
+        low, high = (np.nan if end is None else float(end) for end in pair)
+    except (TypeError, ValueError):
+        raise ParameterError(f"must be pairs of numbers, got {pair!r}", parameter="bounds") from None
+    low, high = -np.inf if np.isnan(low) else low, np.inf if np.isnan(high) else high
+    if low > high:
+        raise ParameterError(f"must be pairs (least, greatest), got {pair!r}", parameter="bounds")
+    return np.array([low, high])
+
+
 def _scale_warnings(problem: Problem, settings: Settings, filled: Filled) -> list[PcfiWarning]:
     """A warning if stage 2 without `standardize` moved values far away because channels differ in size."""
-    mixes_units = propagation_of(settings) is not None and not settings.standardize
+    is_paper = settings.objective == "representation"
+    mixes_units = is_paper and propagation_of(settings) is not None and not settings.standardize
     channels = problem.channels
     size = np.fmax(np.abs(channels.high), np.abs(channels.low)).astype(np.float64)
     size[channels.n_known < MIN_KNOWN_FOR_SCALE] = 0

@@ -27,6 +27,7 @@ SUMS_IN_MEMORY = 2  # channels x channels arrays of stage 2 alive at a time: the
 # what tuning keeps of a hidden cell (place, truth, hops, mean and unit, and what each alpha filled in), and what it
 # takes to divide the known cells into parts, per node of a pattern and per known one
 CELL_BYTES, PATTERN_BYTES, UNIT_BYTES = 160, 7, 16
+TRAINING_ARRAYS = 12  # of float64, of the size of the rows that factors are fitted to
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,29 +155,32 @@ def estimate_memory(problem: Problem, settings: Settings) -> MemoryEstimate:
     if settings.method not in ("pcfi", "fp", "auto"):
         return MemoryEstimate(values, 0, 0)
     if settings.method == "auto":
-        settings = replace(settings, method="pcfi", objective=settings.aim)
+        settings = replace(settings, method="pcfi")
     size = ProblemSize.of_problem(problem, settings)
     working = max(diffusion_bytes(size, settings), propagation_bytes(size, SUMS_IN_MEMORY))
     hops = size.n_nodes * size.n_patterns * size.code_bytes
-    if settings.method == "pcfi" and settings.aim == "values":
+    if settings.method == "pcfi" and settings.objective == "values":
         working = max(working, _tuning_bytes(problem, working) - values - hops)
     return MemoryEstimate(values, hops, working)
 
 
 def _tuning_bytes(problem: Problem, working: int) -> int:
     """Bytes that tuning allocates: folds with masks and hops of their own, hidden cells, and one filled array."""
-    from pcfi.estimation.folds import FEW_UNITS, MOST_CELLS, PARTS
-    from pcfi.estimation.search import FOLDS
+    from pcfi.estimation.fitting import FEW_FOLDS, MANY_CELLS, MAX_FOLDS
+    from pcfi.estimation.folds import MAX_HIDDEN, N_PARTS
+    from pcfi.estimation.training import MAX_TRAINING_CELLS, MAX_TRAINING_ROWS
 
     channels, (n_nodes, n_channels) = problem.channels, problem.values.shape
     n_known = channels.n_known[channels.representatives]
     n_units = int(n_known.sum())
-    n_folds = PARTS if n_units <= FEW_UNITS else FOLDS
+    n_folds = FEW_FOLDS if channels.n_known.sum() > MANY_CELLS else MAX_FOLDS
     mask, patterns = n_nodes * n_channels, n_nodes * len(n_known)
-    n_hidden = n_folds * min(int(channels.n_known.sum()) // PARTS, MOST_CELLS)
+    n_hidden = n_folds * min(int(channels.n_known.sum()) // N_PARTS, MAX_HIDDEN)
     dividing = (n_folds + 1) * mask + PATTERN_BYTES * patterns + UNIT_BYTES * n_units
-    trying = n_folds * (mask + patterns) + 2 * problem.values.nbytes + working  # filled, and divided by degrees
-    return int(CELL_BYTES * n_hidden + max(dividing, trying))
+    # filled, on a log scale, divided by degrees, standardised
+    trying = n_folds * (mask + patterns) + 3 * problem.values.nbytes + 8 * mask + working
+    training = TRAINING_ARRAYS * 8 * MAX_TRAINING_CELLS + 4 * min(mask, MAX_TRAINING_ROWS * n_channels)
+    return int(CELL_BYTES * n_hidden + max(dividing, trying) + training)
 
 
 def available() -> int:

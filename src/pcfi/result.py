@@ -1,7 +1,7 @@
 """The result of `impute`: the filled values, their confidence and expected error, and convergence diagnostics."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
 from typing import Any
@@ -11,10 +11,11 @@ import numpy.typing as npt
 
 from pcfi._typing import Array
 from pcfi.errors import ParameterError, counted
-from pcfi.estimation.calibration import Calibration
-from pcfi.estimation.result import Tuning
+from pcfi.estimation.result import ColumnReports, Tuning
+from pcfi.estimation.value_model import ValueModel
 from pcfi.inputs import tensors
 from pcfi.inputs.columns import shortened
+from pcfi.inputs.graphs import Graph
 from pcfi.stages.hops import Hops
 
 
@@ -36,6 +37,9 @@ class CellInfo:
         Puts a table of the shape of `filled` into the caller's container.
     first_channels, categorical : index of channels
         As in `Problem`.
+    graph : Graph
+    model : ValueModel or None
+        The model that estimated the values, if one did.
     """
 
     filled: Any
@@ -45,6 +49,8 @@ class CellInfo:
     wrap: Callable[[Any], Any]
     first_channels: Any
     categorical: Any
+    graph: Graph
+    model: ValueModel | None
 
     @property
     def unreachable(self) -> Any:
@@ -53,14 +59,31 @@ class CellInfo:
             return self.hops.unreachable()
         return np.tile(self.empty_channels, (len(self.filled), 1))
 
-    def scaled(self, by_code: Array, scale: Any) -> Any:
-        """What a table by hops code says about every cell, times its channel's scale."""
+    @cached_property
+    def standardized_errors(self) -> Array | None:
+        """Expected absolute error of every cell in standard deviations of its channel; None without a model."""
+        if self.hops is None or self.model is None:
+            return None
+        return self.model.expected_errors(self.graph, self.host_hops, self.host_values)
+
+    @cached_property
+    def host_values(self) -> Array:
+        """The filled values as an array of float64."""
+        filled = self.filled if isinstance(self.filled, np.ndarray) else tensors.to_array(self.filled, "values")
+        return filled.astype(np.float64, copy=False)
+
+    @cached_property
+    def host_hops(self) -> Hops:
+        """The hops as an array."""
         if self.hops is None:
-            raise ValueError("a method without hops has no table by hops code")
-        table = self.hops.look_up(by_code)
-        if isinstance(table, np.ndarray):
-            return (table * scale).astype(self.dtype)
-        return table * tensors.beside(table, scale)
+            raise ValueError("a method without hops has none")
+        codes = self.hops.codes
+        return self.hops if isinstance(codes, np.ndarray) else replace(self.hops, codes=tensors.to_array(codes, "hops"))
+
+    def wrapped(self, cells: Array) -> Any:
+        """An array of one number per cell in the caller's container, dtype and place."""
+        cells = cells.astype(self.dtype)
+        return self.wrap(cells if isinstance(self.filled, np.ndarray) else tensors.beside(self.filled, cells))
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -103,6 +126,8 @@ class Imputation:
         Mean of each channel, subtracted in `representation`; None if nothing is subtracted.
     cells : CellInfo
         Facts about every cell, before they are put into the caller's container.
+    parameters : dict
+        Options of `impute` that give the same result: `impute(features, graph, **result.parameters)`.
     """
 
     values: Any
@@ -121,6 +146,7 @@ class Imputation:
     tuning: Tuning | None
     center: Array | None
     cells: CellInfo
+    parameters: dict[str, Any]
 
     @cached_property
     def hops(self) -> Any:
@@ -153,39 +179,40 @@ class Imputation:
 
     @cached_property
     def expected_error(self) -> Any:
-        """Absolute error to expect of every cell, in the channel's unit: 0 if known. None if nothing was calibrated.
+        """Absolute error to expect of every cell, in its column's unit: 0 if known. None without a value model.
 
-        Learned from known cells that were hidden, so there is none for a result without tuning.
+        Learned from known cells that were hidden. Columns of categories have none (NaN in a table).
         """
-        hops, calibration = self.cells.hops, self._calibration
-        if hops is None or calibration is None:
+        errors, model = self.cells.standardized_errors, self.cells.model
+        if errors is None or model is None:
             return None
-        return self.cells.wrap(self.cells.scaled(calibration.factors(hops.n_levels), calibration.scale))
+        scale = np.where(model.scale.logarithmic, np.abs(self.cells.host_values), 1.0) * model.scale.unit
+        return self.cells.wrapped(errors * scale)
 
     def interval(self, coverage: float = 0.9) -> tuple[Any, Any]:
         """Lowest and highest value of every cell: the truth is between them with a probability of `coverage`.
 
-        Learned from known cells that were hidden. Known cells have their value twice; channels without any known value
-        have intervals without an end. Two tables, if the features were one; columns of categories have no intervals.
+        Learned from known cells that were hidden, and within what is possible (see `bounds` of `impute`). Known cells
+        have their value twice. Where too few cells could be hidden to say, an interval has no end. Two tables, if the
+        features were one; columns of categories have no intervals.
         """
         if not 0 < coverage < 1:
             raise ParameterError(f"coverage must be a number between 0 and 1 (both excluded), got {coverage!r}")
-        cells, calibration = self.cells, self._calibration
-        if cells.hops is None or calibration is None:
+        cells, errors = self.cells, self.cells.standardized_errors
+        if errors is None or cells.model is None:
             raise ParameterError(
-                "interval needs errors learned from hidden cells, and this result has none: impute with alpha='auto' "
-                "or objective='values', method 'pcfi' and enough known cells"
+                "interval needs errors learned from hidden cells, and this result has none: impute with "
+                "objective='values' and method 'pcfi'"
             )
-        half: Any = 0.0
-        for by_code, by_channel in calibration.half_widths(cells.hops.n_levels, coverage):
-            by_channel[cells.categorical] = np.nan
-            half = half + cells.scaled(by_code, by_channel)
-        return cells.wrap(cells.filled - half), cells.wrap(cells.filled + half)
+        half = cells.model.half_widths(errors, cells.host_hops, coverage)
+        half[:, cells.categorical] = np.nan
+        low, high = cells.model.intervals(cells.host_values, cells.host_hops, half)
+        return cells.wrapped(low), cells.wrapped(high)
 
     @property
-    def _calibration(self) -> Calibration | None:
-        chosen = self.tuning is not None and self.objective == "values"
-        return self.tuning.calibration if chosen and self.tuning is not None else None
+    def columns(self) -> ColumnReports:
+        """What hidden cells say about the estimates of each column: errors, what explains it, a verdict in words."""
+        return ColumnReports() if self.tuning is None else self.tuning.columns
 
     @cached_property
     def unreachable(self) -> Any:

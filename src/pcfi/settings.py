@@ -77,7 +77,7 @@ RULES = {
     "method": _one_of(*METHODS, "auto"),
     "alpha": _auto_or(Rule("a number greater than 0 and at most 1", _number(lambda alpha: 0 < alpha <= 1), float)),
     "beta": _auto_or(Rule("a finite number of at least 0", _number(lambda beta: 0 <= beta < math.inf), float)),
-    "objective": _none_or(_one_of(*OBJECTIVES)),
+    "objective": _one_of(*OBJECTIVES),
     "center": _none_or(_auto_or(_FLAG)),
     "random_state": _none_or(Rule("a whole number of at least 0, a numpy Generator", _is_seed)),
     "solver": Rule(
@@ -107,7 +107,7 @@ class Settings:
     directed: bool = False
     self_loops: bool = True
     progress: bool = False
-    objective: str | None = None
+    objective: str = "values"
     center: Any = None
     random_state: Any = None
 
@@ -115,11 +115,6 @@ class Settings:
     def tunes(self) -> bool:
         """Whether alpha or beta are left to the library."""
         return "auto" in (self.alpha, self.beta)
-
-    @property
-    def aim(self) -> str:
-        """The objective: as given, else values as soon as something is left to the library, else the paper's output."""
-        return self.objective or ("values" if self.tunes or self.method == "auto" else "representation")
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -13,7 +13,6 @@ from pcfi.inputs.problem import Problem
 from pcfi.stages.channel_propagation import PropagationParameters
 from pcfi.stages.diffusion import Diffused, Diffusion, InfluenceProduct
 from pcfi.stages.hops import Hops
-from pcfi.stages.shrinkage import Shrinkage
 
 
 class StageBackend(Protocol):
@@ -45,9 +44,6 @@ class Backend(StageBackend, Protocol):
 
     def fill_from_neighbors(self, problem: Problem, out: Any) -> None:
         """Give missing cells the weighted mean of their known neighbours, where they have one."""
-
-    def shrink(self, hops: Hops, shrinkage: Shrinkage, unreachable: float, out: Any) -> None:
-        """Draw cells towards the mean of their channel; unreachable ones keep the part `unreachable`."""
 
     def channel_means(self, out: Any) -> Array:
         """Mean of each channel over all nodes, NaN left out, as a float64 array."""

@@ -8,7 +8,6 @@ from pcfi.stages.channel_propagation import PropagationParameters, propagate, pr
 from pcfi.stages.diffusion import Diffused, Diffusion, InfluenceProduct, diffuse
 from pcfi.stages.hops import Hops, count_hops
 from pcfi.stages.neighbor_mean import fill_from_neighbors
-from pcfi.stages.shrinkage import Shrinkage, shrink
 
 
 class CpuBackend:
@@ -61,10 +60,6 @@ class CpuBackend:
         fill = fill.astype(out.dtype)
         for channel in np.flatnonzero(hops.n_unreachable[hops.patterns]):
             out[~hops.is_reachable(hops.codes[:, hops.patterns[channel]]), channel] = fill[channel]
-
-    def shrink(self, hops: Hops, shrinkage: Shrinkage, unreachable: float, out: Array) -> None:
-        """See `stages.shrinkage`."""
-        shrink(hops, shrinkage, unreachable, out)
 
     def channel_means(self, out: Array) -> Array:
         """Means in float64; NaN is ignored."""

@@ -1,21 +1,18 @@
-"""Parameters without labels: hide known cells in the way cells are missing, fill them in, learn from the errors."""
+"""Parameters and values without labels: hide known cells in the way cells are missing, estimate them, learn."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from pcfi._typing import Array
 from pcfi.errors import ParameterError
-from pcfi.estimation.metrics import read_metric
 from pcfi.estimation.resolution import Resolved, resolve
-from pcfi.estimation.result import Tried, Tuning
+from pcfi.estimation.result import ColumnReport, ColumnReports, Tried, Tuning
 from pcfi.inputs.graphs import GraphLike
 from pcfi.inputs.problem import read_problem
 from pcfi.settings import OBJECTIVES, Settings
 from pcfi.stages.solvers import Solver, UntilSettled
 
-__all__ = ["Resolved", "Tried", "Tuning", "resolve", "tune"]
+__all__ = ["ColumnReport", "ColumnReports", "Resolved", "Tried", "Tuning", "resolve", "tune"]
 
 
 def tune(
@@ -25,7 +22,6 @@ def tune(
     alpha: float | str = "auto",
     beta: float | str = "auto",
     objective: str = "values",
-    metric: str | Callable[[Array, Array], float] = "rmse",
     solver: Solver = UntilSettled(),  # noqa: B008  a frozen value
     known: Any = None,
     standardize: bool | None = None,
@@ -33,28 +29,25 @@ def tune(
     random_state: "int | np.random.Generator | None" = None,
     progress: bool = False,
 ) -> Tuning:
-    """Choose alpha, beta and the reliability by hops without labels.
+    """Choose alpha and fit the value model without labels, and say what the evidence is.
 
-    Known cells are hidden in the way cells are missing (whole nodes, blocks or single cells), filled in with several
-    alphas, and compared with what they were. Beta and the reliability follow in closed form. Missing cells are never
-    looked at, and nothing that was given is modified. `impute` does all this by itself when alpha or beta is "auto".
+    Known cells are hidden in the way cells are missing (whole nodes, gaps or single cells), estimated with several
+    alphas, and compared with what they were. Missing cells are never looked at, and nothing that was given is modified.
+    `impute` does all this by itself.
 
     Parameters
     ----------
     features, graph, known, directed, solver, standardize
         As in `impute`.
     alpha : float or "auto", default="auto"
-        A number keeps that alpha and tunes the rest.
+        A number keeps that alpha and estimates the rest.
     beta : float or "auto", default="auto"
-        A number keeps that beta and tunes the rest.
+        As in `impute`.
     objective : {"values", "representation"}, default="values"
         Values that someone will read or use: the error on hidden cells decides. A representation for a graph neural
-        network: a rule decides, see docs/tuning.md.
-    metric : {"rmse", "mae", "cosine"} or callable, default="rmse"
-        What decides between alphas, with channels in units of the range of their known values so that their scales do
-        not matter. A callable takes truth and filled, two arrays, and returns a number; smaller is better.
+        network: a rule decides, see docs/values.md.
     solver : FixedSteps or UntilSettled, default=UntilSettled(rtol=1e-4, max_steps=1000)
-        As in `impute`; trials settle to an rtol of 0.01 at most.
+        As in `impute`; folds settle to an rtol of 0.01 at most.
     known : boolean array of the shape of features, default=None
         As in `impute`.
     standardize : bool, default=None
@@ -69,7 +62,7 @@ def tune(
     Returns
     -------
     Tuning
-        The parameters, everything tried, and the error to expect.
+        The parameters, everything tried, and a report of every column.
 
     Examples
     --------
@@ -82,6 +75,8 @@ def tune(
     >>> tuning = pcfi.tune(features, [np.arange(60), (np.arange(60) + 1) % 60])
     >>> tuning.error < tuning.error_of_mean / 4
     True
+    >>> tuning.columns[0].verdict
+    'follows the graph'
     """
     if objective not in OBJECTIVES:
         raise ParameterError(
@@ -99,7 +94,7 @@ def tune(
         random_state=random_state,
     )
     problem = read_problem(features, graph, known, directed=settings.directed)
-    found = resolve(problem, settings, read_metric(metric)).tuning
-    if found is None:  # pragma: no cover  values and a centre left open always need a tuning
+    tuning = resolve(problem, settings).tuning
+    if tuning is None:  # pragma: no cover  values and a centre left open always need a tuning
         raise AssertionError("nothing was tuned")
-    return found
+    return tuning

@@ -1,8 +1,11 @@
-"""Folds: known cells to hide, in the way cells are missing, so that what is filled in there can be judged.
+"""Cross-validation folds: known cells that are hidden in the way cells are missing, so that estimates can be checked.
 
 The unit of hiding is a node in a pattern: whole nodes where all channels share one pattern, single cells where each
 channel has its own, blocks in between. Where nodes tend to miss many patterns at once although no two patterns are
-equal, as many of them are hidden whole.
+equal, as many of them are hidden together. Where cells are missing in gaps, which makes them farther from known cells
+than single hidden cells would be, gaps of the same depth are hidden.
+
+Which cells a fold hides depends on the content of a small table, not on the order of its rows and columns.
 """
 
 from dataclasses import dataclass, replace
@@ -10,11 +13,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pcfi._typing import Array
+from pcfi.inputs.graphs import Graph
 from pcfi.inputs.problem import Problem, known_mask, survey
+from pcfi.stages.hops import Hops, count_hops
 
-PARTS = 5  # the known cells are split into this many parts, each of which can be hidden
-FEW_UNITS = 40  # up to so many units every part counts
-MOST_CELLS = 250_000  # that are hidden in a fold: more would not make an estimate better
+N_PARTS = 5  # parts of the known cells, one of which a fold hides
+MAX_HIDDEN = 250_000  # cells that a fold hides: more would not make an estimate better
+MAX_CONTENT_CELLS = 200_000  # cells of a table up to which its content, not its order, decides
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +30,8 @@ class Fold:
     ----------
     problem : Problem
         The problem with the cells of this fold hidden.
+    hops : Hops
+        Hops in that problem.
     nodes, channels : ndarray of int
         Place of each hidden cell.
     truth : ndarray, float64
@@ -32,6 +39,7 @@ class Fold:
     """
 
     problem: Problem
+    hops: Hops
     nodes: Array
     channels: Array
     truth: Array
@@ -41,27 +49,47 @@ class Fold:
         return np.asarray(values[self.nodes, self.channels], dtype=np.float64)
 
 
-def make_folds(problem: Problem, rng: "np.random.Generator", *, most: int, complete: bool = False) -> list[Fold]:
-    """At most `most` folds, more if there are few units to hide; empty if nothing can be hidden.
+def make_folds(problem: Problem, n_folds: int, seed: int) -> list[Fold]:
+    """Up to `n_folds` folds; empty if there are not two units to hide.
 
-    Only channels that miss cells take part (all, where none does and `complete` is set), and no cell is in two folds.
+    Only channels with missing cells and different known values take part.
     """
     known, channels = known_mask(problem), problem.channels
-    sizes = np.bincount(channels.patterns)
-    of_patterns = known[:, channels.representatives]
-    gapped = np.full(len(channels.n_known), complete) if problem.n_missing == 0 else channels.n_known < len(known)
-    wanted = (channels.n_known > 1) & gapped
-    of_patterns = of_patterns & wanted[channels.representatives]
-    n_units = int(of_patterns.sum())
+    patterns = np.flatnonzero(np.bincount(channels.patterns, weights=~channels.constant))
+    n_known = channels.n_known[channels.representatives[patterns]]
+    if problem.n_missing:
+        patterns = patterns[n_known < len(known)]
+    units = np.zeros((len(known), len(channels.representatives)), dtype=np.bool_)
+    units[:, patterns] = known[:, channels.representatives[patterns]]
+    n_units = int(units.sum())
     if n_units < 2:
         return []
-    n_cells = int(of_patterns.sum(axis=0) @ sizes)
-    n_parts = max(PARTS, -(-n_cells // MOST_CELLS))
-    if n_units <= FEW_UNITS:
-        n_parts = most = min(n_units, PARTS)
-    parts = _parts(of_patterns, _clustering(known[:, channels.representatives]), n_parts, rng)
-    folds = (_fold(problem, known, parts == part) for part in range(min(n_parts, most)))
+    n_cells = int(units.sum(axis=0) @ np.bincount(channels.patterns))
+    n_parts = min(max(N_PARTS, -(-n_cells // MAX_HIDDEN)), n_units)
+    keys = _unit_keys(problem, known, seed)
+    parts = _parts(units, keys, n_parts)
+    folds = [_fold(problem, known, parts == part) for part in range(min(n_parts, n_folds))]
+    radii = _gap_radii(problem, folds, patterns)
+    if radii is not None:
+        folds = [
+            _fold(problem, known, _gaps(problem, units, parts == part, keys, radius))
+            for part, radius in zip(range(len(folds)), radii, strict=False)
+        ]
     return [fold for fold in folds if len(fold.truth)]
+
+
+def _parts(units: Array, keys: Array, n_parts: int) -> Array:
+    """Part of each unit, -1 where there is none to hide; all units of some nodes are in one part."""
+    parts = np.full(units.shape, -1, dtype=np.int32)
+    chosen = np.flatnonzero(units)
+    parts.flat[chosen[np.argsort(keys.flat[chosen], kind="stable")]] = np.arange(len(chosen)) % n_parts
+    nodes = np.flatnonzero(units.any(axis=1))
+    node_keys = keys[:, units.any(axis=0)].sum(axis=1, dtype=np.uint64)
+    share = _clustering(units)
+    together = nodes[_mixed(node_keys[nodes]) < np.uint64(share * (2**64 - 2**12))]
+    together = together[np.argsort(node_keys[together], kind="stable")]
+    parts[together] = np.where(units[together], (np.arange(len(together)) % n_parts)[:, None], -1)
+    return parts
 
 
 def _clustering(known: Array) -> float:
@@ -79,14 +107,46 @@ def _clustering(known: Array) -> float:
     return float(np.clip((total - chance) / (most - chance), 0.0, 1.0))
 
 
-def _parts(units: Array, clustering: float, n_parts: int, rng: "np.random.Generator") -> Array:
-    """Part of each unit, -1 where there is none to hide; all units of some nodes are in one part."""
-    parts = np.full(units.shape, -1, dtype=np.int32)
-    parts[units] = rng.permutation(int(units.sum())) % n_parts
-    nodes = np.flatnonzero(units.any(axis=1))
-    whole = nodes[rng.random(len(nodes)) < clustering]
-    parts[whole] = np.where(units[whole], (rng.permutation(len(whole)) % n_parts)[:, None], -1)
-    return parts
+def _unit_keys(problem: Problem, known: Array, seed: int) -> Array:
+    """A random number for each node in each pattern: from the content of a small table, else from their places."""
+    n_nodes, channels = len(known), problem.channels
+    start, n_patterns = _mixed(np.array([seed], dtype=np.uint64)), len(channels.representatives)
+    if known.size > MAX_CONTENT_CELLS:
+        nodes = _mixed(np.arange(n_nodes, dtype=np.uint64) + start)
+        patterns = _mixed(np.arange(n_patterns, dtype=np.uint64) ^ _mixed(start))
+        return _mixed(nodes[:, None] ^ patterns)
+    active = np.flatnonzero(~channels.constant)
+    ranks = [_ranks(problem.values[:, channel], known[:, channel]) for channel in active]
+    nodes = start + np.diff(problem.graph.indptr).astype(np.uint64)
+    nodes += sum((_mixed(of_channel + start) for of_channel in ranks), np.zeros(n_nodes, dtype=np.uint64))
+    for _ in range(2):  # nodes that are alike are told apart by their neighbours
+        nodes = _mixed(nodes + _neighbour_sums(problem.graph, _mixed(nodes)))
+    patterns = np.zeros(n_patterns, dtype=np.uint64)
+    sums = np.array([_mixed(of_channel ^ nodes).sum(dtype=np.uint64) for of_channel in ranks], dtype=np.uint64)
+    np.add.at(patterns, channels.patterns[active], sums)
+    return _mixed(nodes[:, None] ^ _mixed(patterns))
+
+
+def _neighbour_sums(graph: Graph, keys: Array) -> Array:
+    """Sum of the keys of each node's neighbours."""
+    sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(keys[graph.indices], dtype=np.uint64)])
+    return np.asarray(sums[graph.indptr[1:]] - sums[graph.indptr[:-1]])
+
+
+def _ranks(values: Array, known: Array) -> Array:
+    """Ranks of the known values, the same whatever the unit and the origin of the column; 0 if missing."""
+    ranks = np.zeros(len(values), dtype=np.uint64)
+    ranks[known] = np.unique(values[known], return_inverse=True)[1].astype(np.uint64) + np.uint64(1)
+    return ranks
+
+
+def _mixed(keys: Array) -> Array:
+    """Well-mixed bits of unsigned integers (the finaliser of splitmix64)."""
+    with np.errstate(over="ignore"):
+        keys = keys + np.uint64(0x9E3779B97F4A7C15)
+        keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(keys ^ (keys >> np.uint64(31)))
 
 
 def _fold(problem: Problem, known: Array, units: Array) -> Fold:
@@ -94,7 +154,8 @@ def _fold(problem: Problem, known: Array, units: Array) -> Fold:
     kept = known.copy()
     kept[nodes, channels] = False
     truth = np.asarray(problem.values[nodes, channels], dtype=np.float64)
-    return Fold(replace(problem, mask=kept, channels=survey(problem.values, kept)), nodes, channels, truth)
+    hidden = replace(problem, mask=kept, channels=survey(problem.values, kept))
+    return Fold(hidden, count_hops(hidden), nodes, channels, truth)
 
 
 def _cells(units: Array, patterns: Array) -> tuple[Array, Array]:
@@ -105,3 +166,45 @@ def _cells(units: Array, patterns: Array) -> tuple[Array, Array]:
     first = np.concatenate([[0], np.cumsum(sizes)])[of_units]
     within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     return np.repeat(nodes, counts), by_pattern[np.repeat(first, counts) + within]
+
+
+def _gap_radii(problem: Problem, folds: list[Fold], patterns: Array) -> list[int] | None:
+    """Depth of the gaps that each fold should hide; None if hidden cells are as far from known ones as missing ones."""
+    if not folds or problem.n_missing == 0:
+        return None
+    hops = count_hops(problem)
+    codes = hops.codes[:, patterns]
+    depths = np.sort(codes[hops.is_filled(codes)].astype(np.int64))
+    hidden = np.concatenate([fold.hops.codes_at(fold.nodes, fold.channels) for fold in folds])
+    reached = hidden[hidden <= max(fold.hops.n_levels for fold in folds)]
+    if not len(depths) or not len(reached) or depths.mean() <= 1.5 * reached.mean():
+        return None
+    return [int(depths[int((part + 0.5) / len(folds) * len(depths))]) for part in range(len(folds))]
+
+
+def _gaps(problem: Problem, units: Array, part: Array, keys: Array, radius: int) -> Array:
+    """Units less than `radius` hops from some of the part's; of these, as many as do not hide more than the part."""
+    if radius <= 1:
+        return part
+    centres = np.zeros_like(part)
+    order = np.flatnonzero(part)
+    order = order[np.argsort(keys.flat[order], kind="stable")]
+    n_units, low, high = int(part.sum()), 1, len(order)
+    representatives = problem.channels.representatives
+    while low < high:  # the largest number of centres whose gaps hide at most as many units as the part has
+        middle = (low + high + 1) // 2
+        hidden = _within(problem, representatives, units, order[:middle], radius)
+        low, high = (middle, high) if hidden.sum() <= n_units else (low, middle - 1)
+    centres = _within(problem, representatives, units, order[:low], radius)
+    return centres if (units & ~centres).any(axis=0).all() else part
+
+
+def _within(problem: Problem, representatives: Array, units: Array, centres: Array, radius: int) -> Array:
+    """Units whose node is less than `radius` hops from a centre of their pattern."""
+    mask = np.zeros(units.shape, dtype=np.bool_)
+    mask.flat[centres] = True
+    values = np.ascontiguousarray(problem.values[:, representatives])
+    part = replace(problem, values=values, mask=mask, channels=survey(np.where(mask, values, 0), mask))
+    distances = count_hops(part)
+    near = distances.codes < radius
+    return units & near[:, distances.patterns]

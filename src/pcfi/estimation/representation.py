@@ -2,8 +2,6 @@
 
 import numpy as np
 
-from pcfi.estimation.closed_form import LEVELS
-from pcfi.estimation.means import Means
 from pcfi.estimation.result import Tuning
 from pcfi.inputs.problem import Problem, known_mask
 from pcfi.settings import Settings
@@ -24,18 +22,7 @@ def choose_representation(problem: Problem, settings: Settings) -> Tuning:
         objective="representation",
         alpha=float(alpha),
         beta=float(beta),
-        kappa=np.ones(LEVELS),
-        trust=np.ones(problem.values.shape[1]),
         center=settings.center if decided else large,
-        metric="rule",
-        error=float("nan"),
-        error_of_mean=float("nan"),
-        tried=(),
-        n_hidden=0,
-        n_folds=0,
-        note="",
-        means=Means(problem.channels.mean.astype(np.float64), 0.0),
-        calibration=None,
     )
 
 

@@ -1,4 +1,4 @@
-"""Settings with "auto" in them -> settings with numbers, and the tuning that they come from."""
+"""Settings with "auto" in them -> settings with numbers, and the value model that goes with them."""
 
 from dataclasses import dataclass, replace
 
@@ -6,19 +6,20 @@ import numpy as np
 
 from pcfi._typing import Array
 from pcfi.backends import backend_for
-from pcfi.estimation.fold_runs import Bench, Whole
-from pcfi.estimation.metrics import Metric, read_metric
+from pcfi.estimation.channel_scale import fit_channel_scale
+from pcfi.estimation.column_reports import report_columns
+from pcfi.estimation.fitting import Fitted, fit_value_model, model_without_evidence
+from pcfi.estimation.folds import make_folds
 from pcfi.estimation.representation import choose_representation
-from pcfi.estimation.result import Tuning, seeded
-from pcfi.estimation.search import Wishes, choose, prepare_benches
+from pcfi.estimation.result import Tried, Tuning, seed_of
+from pcfi.estimation.value_model import ValueModel
 from pcfi.inputs import tensors
 from pcfi.inputs.problem import Problem
 from pcfi.pipeline import fill
 from pcfi.settings import Settings
-from pcfi.stages.degree_scaling import DegreeScale
-from pcfi.stages.shrinkage import Shrinkage
 
 RIVALS = ("fp", "neighbors", "mean")  # of "pcfi", for method="auto"
+DEFAULT_ALPHA = 0.6  # if nothing can be learned
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,39 +30,55 @@ class Resolved:
     tuning: Tuning | None = None
 
     @property
-    def degree_scale(self) -> DegreeScale | None:
-        """What the features are divided by while they diffuse."""
-        return self.tuning.scale if self.tuning is not None and self.settings.method == "pcfi" else None
-
-    @property
-    def shrinkage(self) -> Shrinkage | None:
-        """How far filled values are drawn towards their channel's mean."""
+    def model(self) -> ValueModel | None:
+        """The model that turns diffused values into estimates; None for other methods and for a representation."""
         is_values = self.settings.method == "pcfi" and self.settings.objective == "values"
-        return self.tuning.shrinkage if self.tuning is not None and is_values else None
+        return self.tuning.model if self.tuning is not None and is_values else None
 
 
-def resolve(problem: Problem, settings: Settings, metric: Metric | None = None) -> Resolved:
+def resolve(problem: Problem, settings: Settings, bounds: Array | None = None) -> Resolved:
     """Decide everything that the settings leave open."""
-    metric, problem = metric or read_metric("rmse"), on_host(problem)
     if settings.method not in ("pcfi", "auto"):
         return Resolved(replace(settings, alpha=1.0, beta=0.0, standardize=False, center=False))
-    values = settings.aim == "values"
+    problem, values = on_host(problem), settings.objective == "values"
     standardize = values if settings.standardize is None else settings.standardize
-    settings = replace(settings, standardize=standardize, objective=settings.aim)
+    settings = replace(settings, standardize=standardize)
     if not values:
         return _representation(problem, settings)
-    seed = int(seeded(settings.random_state).integers(2**63))  # so that all methods see the same folds
-    tuning = choose(problem, Wishes(settings, metric), seeded(seed))
-    method = settings.method
-    if method == "auto":
-        method = _best_method(problem, Wishes(settings, metric), tuning, seeded(seed))
-    if method != "pcfi":
-        return Resolved(replace(settings, method=method, alpha=1.0, beta=0.0, center=False), tuning)
-    return Resolved(replace(settings, method=method, alpha=tuning.alpha, beta=tuning.beta, center=False), tuning)
+    seed = seed_of(settings.random_state)
+    settings = replace(settings, random_state=seed)
+    fitted = fit_value_model(problem, settings, seed, bounds)
+    tuning = _tuning(problem, settings, fitted, bounds)
+    if settings.method == "auto":
+        method = "pcfi" if isinstance(fitted, str) else _best_method(problem, settings, tuning, seed)
+        if method != "pcfi":
+            return Resolved(replace(settings, method=method, alpha=1.0, beta=0.0, center=False), tuning)
+    return Resolved(replace(settings, method="pcfi", alpha=tuning.alpha, beta=tuning.beta, center=False), tuning)
+
+
+def _tuning(problem: Problem, settings: Settings, fitted: Fitted | str, bounds: Array | None) -> Tuning:
+    beta = 0.0 if settings.beta == "auto" else float(settings.beta)
+    if isinstance(fitted, str):
+        alpha = DEFAULT_ALPHA if settings.alpha == "auto" else float(settings.alpha)
+        model = model_without_evidence(problem, bounds)
+        return Tuning(objective="values", alpha=alpha, beta=beta, note=fitted, model=model)
+    return Tuning(
+        objective="values",
+        alpha=fitted.candidates[0].alpha,
+        beta=beta,
+        error=fitted.error,
+        error_of_mean=fitted.error_of_mean,
+        tried=tuple(Tried(one.alpha, one.error, one.by_degree) for one in fitted.candidates),
+        columns=report_columns(problem, fitted.model, fitted.column_errors),
+        n_factors=fitted.model.factors.rank,
+        n_hidden=fitted.n_hidden,
+        n_folds=fitted.n_folds,
+        model=fitted.model,
+    )
 
 
 def on_host(problem: Problem) -> Problem:
-    """The problem as arrays: what is tuned on another device is tuned on the CPU."""
+    """The problem as arrays: estimation for features on another device runs on the CPU."""
     if not problem.on_device:
         return problem
     values, mask = tensors.to_array(problem.values, "features"), tensors.to_array(problem.mask, "known")
@@ -76,20 +93,16 @@ def _representation(problem: Problem, settings: Settings) -> Resolved:
     return Resolved(replace(settings, alpha=tuning.alpha, beta=tuning.beta, center=tuning.center), tuning)
 
 
-def _best_method(problem: Problem, wishes: Wishes, tuning: Tuning, rng: "np.random.Generator") -> str:
-    """The method with the smallest error on the same hidden cells; "pcfi" if there are none."""
-    if tuning.note:
-        return "pcfi"
-    benches = prepare_benches(problem, Whole.of(problem), rng)
+def _best_method(problem: Problem, settings: Settings, tuning: Tuning, seed: int) -> str:
+    """The method with the smallest error on hidden cells, in standard deviations."""
+    scale = fit_channel_scale(problem)
+    folds = make_folds(scale.transformed(problem), tuning.n_folds, seed)
     errors = {"pcfi": tuning.error}
     for method in RIVALS:
-        plain = replace(wishes.settings, method=method, alpha=1.0, beta=0.0, unreachable="mean", progress=False)
-        errors[method] = wishes.metric.over([bench.compared(_filled(bench, plain)) for bench in benches])[0]
+        plain = replace(settings, method=method, alpha=1.0, beta=0.0, unreachable="mean", progress=False)
+        squared = []
+        for fold in folds:
+            filled = fold.at(fill(fold.problem, plain, backend_for(fold.problem)).values)
+            squared.append(((filled - fold.truth) / scale.unit[fold.channels]) ** 2)
+        errors[method] = float(np.sqrt(np.concatenate(squared).mean()))
     return min(errors, key=lambda method: errors[method])
-
-
-def _filled(bench: Bench, settings: Settings) -> Array:
-    """What a method fills into the hidden cells, less the mean, in units."""
-    problem = bench.fold.problem
-    filled = fill(problem, settings, backend_for(problem)).values
-    return np.asarray((bench.fold.at(filled) - bench.mean) / bench.unit)

@@ -1,37 +1,88 @@
-"""What tuning found, as data."""
+"""What estimation found, as data: the chosen parameters, the evidence, and one row per column."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
-from pcfi._typing import Array
 from pcfi.errors import counted
-from pcfi.estimation.calibration import Calibration
-from pcfi.estimation.means import Means
-from pcfi.stages.degree_scaling import DegreeScale
-from pcfi.stages.shrinkage import Shrinkage
+from pcfi.estimation.value_model import ValueModel
 
 
 @dataclass(frozen=True)
 class Tried:
-    """One row of the table: an alpha, the beta that is best with it, the error, and its standard error over folds.
+    """A candidate for alpha, and the root mean squared error on hidden cells in standard deviations of the columns.
 
-    The better half of the alphas is tried on all folds, the others on some. `by_degree` is whether features were
-    divided by the square root of the degree meanwhile.
+    `by_degree` is whether features were divided by the square root of the degree while they diffused. Candidates are
+    compared on a sample of the columns, by the likelihood of their hidden cells.
     """
 
     alpha: float
-    beta: float
     error: float
-    standard_error: float
-    folds: int
     by_degree: bool = False
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True)
+class ColumnReport:
+    """What is known about the estimates of a column, from its hidden cells.
+
+    Attributes
+    ----------
+    name : str
+    n_known, n_missing, n_hidden : int
+        Cells that are known, missing, and known but hidden to learn from.
+    error, error_of_mean : float
+        Root mean squared error on hidden cells, of the estimates and of the column's mean, in the column's unit. NaN if
+        none was hidden.
+    r2, r2_graph, r2_columns : float
+        Part of the variance of hidden cells that the estimates explain, that the graph alone explains, and that the
+        other columns alone explain.
+    coverage : float
+        Part of the hidden cells that are within their 90 % intervals.
+    verdict : str
+        The same in words.
+    """
+
+    name: str
+    n_known: int
+    n_missing: int
+    n_hidden: int
+    error: float
+    error_of_mean: float
+    r2: float
+    r2_graph: float
+    r2_columns: float
+    coverage: float
+    verdict: str
+
+
+class ColumnReports(tuple[ColumnReport, ...]):
+    """One `ColumnReport` per column; prints as a table, `to_frame()` is one of pandas."""
+
+    __slots__ = ()
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One dictionary per column, as a DataFrame takes it."""
+        return [asdict(report) for report in self]
+
+    def to_frame(self) -> Any:
+        """A DataFrame of pandas with the names of the columns as its index."""
+        from pcfi.optional import load
+
+        return load("pandas", "to_frame", "frames").DataFrame(self.to_rows()).set_index("name")
+
+    def __repr__(self) -> str:
+        width = max([len("column"), *(len(report.name) for report in self)])
+        lines = [f"{'column':<{width}}  missing     error  of mean     R2  verdict"]
+        for report in self:
+            numbers = f"{report.n_missing:>7,} {report.error:>9.4g} {report.error_of_mean:>8.4g} {report.r2:>6.2f}"
+            lines.append(f"{report.name:<{width}}  {numbers}  {report.verdict}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Tuning:
-    """Parameters chosen without labels, and what spoke for them.
+    """Parameters chosen without labels, and the evidence for them.
 
     Attributes
     ----------
@@ -39,75 +90,58 @@ class Tuning:
         What the parameters are for.
     alpha, beta : float
         The parameters chosen.
-    kappa : ndarray
-        Reliability by hops: how much of a filled cell's distance from its channel's mean is kept. 1 for known cells,
-        and everywhere for a representation.
-    trust : ndarray
-        What that is multiplied by in each channel, up to 1 in all: some follow their neighbours, others do not.
     center : bool
         Whether the representation is better used with the channels' means subtracted.
-    metric : str
-        What was made small on the hidden cells.
-    error : float
-        The error to expect in that metric, with channels in units of their range (of k categories, of the root of k);
-        estimated on hidden cells with parameters that were fitted without them. NaN if nothing was hidden.
-    error_of_mean : float
-        The same for filling in the (shrunken) mean of the channel.
+    error, error_of_mean : float
+        Root mean squared error on hidden cells in standard deviations of their columns, of the estimates and of the
+        columns' means. NaN if nothing was hidden.
     tried : tuple of Tried
-        Everything that was tried.
+        The candidates for alpha, best first.
+    columns : ColumnReports
+        One row per column; empty for a representation.
+    n_factors : int
+        Number of factors through which columns explain each other.
     n_hidden, n_folds : int
-        Cells that were hidden and judged, and the number of folds.
+        Cells that were hidden, and the number of folds.
     note : str
-        Why nothing was learned and defaults are used; empty if something was.
-    by_degree : bool
-        Whether values are divided by the square root of the degree of their node while they diffuse, because they grow
-        with it.
+        Why nothing was learned; empty if something was.
     """
 
     objective: str
     alpha: float
     beta: float
-    kappa: Array
-    trust: Array
-    center: bool
-    metric: str
-    error: float
-    error_of_mean: float
-    tried: tuple[Tried, ...]
-    n_hidden: int
-    n_folds: int
-    note: str
-    means: Means = field(repr=False)
-    calibration: Calibration | None = field(repr=False)
-    scale: DegreeScale | None = field(default=None, repr=False)
+    center: bool = False
+    error: float = float("nan")
+    error_of_mean: float = float("nan")
+    tried: tuple[Tried, ...] = ()
+    columns: ColumnReports = field(default_factory=ColumnReports)
+    n_factors: int = 0
+    n_hidden: int = 0
+    n_folds: int = 0
+    note: str = ""
+    model: ValueModel | None = field(default=None, repr=False)
 
     @property
     def by_degree(self) -> bool:
-        """Whether values are divided by the square root of the degree while they diffuse."""
-        return self.scale is not None
+        """Whether values are divided by the square root of the degree of their node while they diffuse."""
+        return self.model is not None and self.model.degree is not None
 
     def __repr__(self) -> str:
         facts = [("objective", self.objective), ("chosen", f"alpha={self.alpha:g}, beta={self.beta:.3g}")]
         if self.note:
-            facts.append(("note", f"defaults, because {self.note}"))
+            facts.append(("note", f"nothing was learned, because {self.note}"))
         elif self.objective == "representation":
             facts.append(("center", str(self.center)))
         else:
-            shown = ", ".join(map(self._shown, self.kappa[1:7]))
-            unit = f"{self.metric}, channels in units of their range"
             facts += [("scaled", "by the square root of the degree")] if self.by_degree else []
             facts += [
-                ("reliability", f"{shown} at 1 to 6 hops"),
-                ("error", f"{self.error:.4g}; of the mean {self.error_of_mean:.4g} ({unit})"),
+                ("factors", f"{self.n_factors}, through which columns explain each other"),
+                ("error", f"{self.error:.4g}; of the mean {self.error_of_mean:.4g} (in standard deviations)"),
                 ("hidden", f"{counted(self.n_hidden, 'cell')} in {counted(self.n_folds, 'fold')}"),
-                ("tried", "alpha    beta     folds    error"),
+                ("tried", "alpha    error"),
             ]
             facts += [("", _row(one)) for one in self.tried]
         return "Tuning\n" + "\n".join(f"  {name:<12}{text}" for name, text in facts)
-
-    def _shown(self, kappa: float) -> str:
-        least, most = (min(float(kappa * trust), 1.0) for trust in (self.trust.min(), self.trust.max()))
-        return f"{least:.2f}" if least == most else f"{least:.2f}-{most:.2f}"
 
     @property
     def options(self) -> dict[str, Any]:
@@ -115,21 +149,17 @@ class Tuning:
         chosen = {"alpha": self.alpha, "beta": self.beta, "objective": self.objective}
         return chosen | ({"center": self.center} if self.objective == "representation" else {})
 
-    @property
-    def shrinkage(self) -> Shrinkage:
-        """How far filled values are drawn towards their channel's mean."""
-        return Shrinkage(self.kappa, self.trust, self.means.values)
-
     def to_rows(self) -> list[dict[str, Any]]:
-        """The table of everything tried, one dictionary per row, as a DataFrame takes it."""
+        """The candidates, one dictionary per row, as a DataFrame takes it."""
         return [asdict(one) for one in self.tried]
 
 
 def _row(one: Tried) -> str:
-    numbers = f"{one.alpha:<8g} {one.beta:<8.3g} {one.folds:<8} {one.error:.4g} +- {one.standard_error:.1g}"
-    return f"{numbers}, scaled" if one.by_degree else numbers
+    return f"{one.alpha:<8g} {one.error:.4g}" + (", scaled by degree" if one.by_degree else "")
 
 
-def seeded(random_state: Any) -> "np.random.Generator":
-    """Random numbers from a seed, a generator, or None, which is the seed 0: the same call gives the same bits."""
-    return np.random.default_rng(0 if random_state is None else random_state)
+def seed_of(random_state: Any) -> int:
+    """An integer seed from a seed, from a generator, or from None, which is 0: the same call gives the same bits."""
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**63))
+    return 0 if random_state is None else int(random_state)

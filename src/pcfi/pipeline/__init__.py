@@ -4,7 +4,7 @@ A call, a run in files, a cross-validation fold and new nodes all come here; the
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -18,10 +18,8 @@ from pcfi.pipeline.policies import (
 )
 from pcfi.settings import Settings
 from pcfi.stages.channel_propagation import PropagationParameters
-from pcfi.stages.degree_scaling import DegreeScale
 from pcfi.stages.diffusion import Diffusion, DiffusionOutcome, confidence_weights, degree_weights
 from pcfi.stages.hops import Hops
-from pcfi.stages.shrinkage import Shrinkage
 
 DIFFUSION_METHODS = ("pcfi", "fp")
 
@@ -35,26 +33,28 @@ class Filled:
     hops: Hops | None = None
 
 
-def fill(
-    problem: Problem,
-    settings: Settings,
-    backend: Backend,
-    *,
-    degree_scale: DegreeScale | None = None,
-    shrinkage: Shrinkage | None = None,
-) -> Filled:
-    """Fill a problem by any method, with the corrections that estimation found for it."""
+class Estimator(Protocol):
+    """What turns diffused values into estimates: the value model of `pcfi.estimation`."""
+
+    def prepare(self, problem: Problem) -> Problem:
+        """The problem that is diffused."""
+
+    def apply(self, problem: Problem, hops: Hops, out: Any, *, fill_unreachable: bool) -> None:
+        """Turn the diffused values in `out` into estimates in the units of `problem`."""
+
+
+def fill(problem: Problem, settings: Settings, backend: Backend, estimator: Estimator | None = None) -> Filled:
+    """Fill a problem by any method; with an estimator, its estimates instead of what diffusion says."""
     if problem.n_missing == 0:
         hops = Hops.of_known(*problem.values.shape) if settings.method in DIFFUSION_METHODS else None
         return Filled(backend.start(problem, problem.channels.mean), hops=hops)
     if settings.method not in DIFFUSION_METHODS:
         return _fill_without_diffusion(problem, settings, backend)
-    filled = run_stages(problem if degree_scale is None else degree_scale.divide(problem), settings, backend)
-    if degree_scale is not None:
-        degree_scale.multiply(problem, filled.values)
-    if shrinkage is not None and filled.hops is not None:
-        unreachable = 0.0 if settings.unreachable == "mean" else 1.0
-        backend.shrink(filled.hops, shrinkage, unreachable, filled.values)
+    if estimator is None:
+        return run_stages(problem, settings, backend)
+    filled = run_stages(estimator.prepare(problem), settings, backend)
+    if filled.hops is not None:
+        estimator.apply(problem, filled.hops, filled.values, fill_unreachable=settings.unreachable == "mean")
     return filled
 
 

@@ -5,14 +5,11 @@ between neighbours than x_i, and is what Feature Propagation averages: its symme
 x_j / sqrt(d_i d_j), say the same as x_i / sqrt(d_i) = mean over j of x_j / sqrt(d_j).
 """
 
-from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from pcfi._typing import Array
-from pcfi.inputs import tensors
 from pcfi.inputs.graphs import Graph
 from pcfi.inputs.problem import Problem, known_mask, survey
 
@@ -31,70 +28,78 @@ class DegreeScale:
     by_node : ndarray
         A power of the degree, relative to its geometric mean over the nodes.
     channels : ndarray of bool
+    logarithmic : ndarray of bool
+        Channels that hold logarithms, from which that of `by_node` is subtracted.
     usual : float
         That geometric mean.
     """
 
     by_node: Array
     channels: Array
+    logarithmic: Array
     usual: float
 
     @classmethod
-    def of(cls, problem: Problem, power: float = POWER) -> "DegreeScale":
+    def of(cls, problem: Problem, logarithmic: Array | None = None, power: float = POWER) -> "DegreeScale":
         """By the degrees of the graph."""
         relative, usual = _log_degree(problem.graph)
-        return cls(np.exp(power * relative), ~problem.channels.constant, float(np.exp(power * usual)))
+        channels = ~problem.channels.constant
+        if logarithmic is None:
+            logarithmic = np.zeros_like(channels)
+        return cls(np.exp(power * relative), channels, logarithmic, float(np.exp(power * usual)))
+
+    def of_channels(self, chosen: Array) -> "DegreeScale":
+        """The scale of some channels."""
+        return replace(self, channels=self.channels[chosen], logarithmic=self.logarithmic[chosen])
 
     def divide(self, problem: Problem) -> Problem:
         """The problem with its features divided."""
-        values = deepcopy(problem.values)
+        values = problem.values.copy()
         with np.errstate(over="ignore"):  # of what stands in missing cells
             for start in range(0, len(values), ROWS_AT_A_TIME):
                 rows = slice(start, start + ROWS_AT_A_TIME)
-                values[rows] /= self.factors(values, self.by_node[rows])
+                factors = self._factors(self.by_node[rows, None]).astype(values.dtype)
+                values[rows] = np.where(self.logarithmic, values[rows] - np.log(factors), values[rows] / factors)
         return replace(problem, values=values, channels=survey(values, problem.mask, problem.channel_name))
 
-    def multiply(self, problem: Problem, out: Array) -> None:
-        """Scale the missing cells of `out` up again; known cells get the values that they have in the problem."""
-        for start in range(0, len(out), ROWS_AT_A_TIME):
-            rows = slice(start, start + ROWS_AT_A_TIME)
-            values, filled = problem.values[rows], out[rows] * self.factors(out, self.by_node[rows])
-            known = problem.mask[rows] if len(problem.mask) else values == values  # not NaN
-            filled[known] = values[known]
-            out[rows] = filled
+    def multiplied(self, values: Array, rows: slice = slice(None)) -> Array:
+        """Values of some rows, which were divided before they diffused, scaled up again."""
+        factors = self._factors(self.by_node[rows, None])
+        return np.where(self.logarithmic, values + np.log(factors), values * factors)
 
-    def at(self, nodes: Array, channels: Array) -> Array:
-        """The factor of each cell."""
-        return np.where(self.channels[channels], self.by_node[nodes], 1.0)
+    def multiplied_at(self, values: Array, nodes: Array, channels: Array) -> Array:
+        """The same for a list of cells."""
+        factors = np.where(self.channels[channels], self.by_node[nodes], 1.0)
+        return np.where(self.logarithmic[channels], values + np.log(factors), values * factors)
 
     def of_new(self, degree: Array) -> "DegreeScale":
         """The scale of nodes that come later, given their degrees."""
         by_node = np.where(degree > 0, np.maximum(degree, np.finfo(np.float64).tiny) ** POWER / self.usual, 1.0)
         return replace(self, by_node=by_node)
 
-    def factors(self, like: Any, by_node: Array) -> Any:
-        """What each cell of nodes is divided by, as an array or tensor like another."""
-        factors = np.where(self.channels, by_node[:, None], 1.0)
-        if not isinstance(like, np.ndarray):
-            return tensors.beside(like, factors).to(like.dtype)
-        return factors.astype(like.dtype)
+    def _factors(self, by_node: Array) -> Array:
+        return np.where(self.channels, by_node, 1.0)
 
 
-def grows_with_degree(problem: Problem, squares: Array, units: Array) -> bool:
-    """Whether the known values of the channels grow with the degree, by enough to look closer."""
+def grows_with_degree(problem: Problem, variances: Array) -> bool:
+    """Whether the known values of the channels grow with the degree, by enough to look closer.
+
+    `variances` are those of the channels' known values, in units of their ranges.
+    """
     if not _room_to_scale(problem):
         return False
-    power, explained = growth(problem, squares, units)
+    power, explained = growth(problem, variances)
     return power >= SLOPE and explained >= EXPLAINED
 
 
-def growth(problem: Problem, squares: Array, units: Array) -> tuple[float, float]:
+def growth(problem: Problem, variances: Array) -> tuple[float, float]:
     """The power of the degree with which known values grow, and the part of their variance that this accounts for.
 
     A line in the logarithm t of the degree, mu (1 + c t), is fitted to the known values of all channels together, in
-    `units`. `squares` is the sum of squares of each channel in units of its magnitude.
+    units of their ranges.
     """
     channels = problem.channels
+    units = np.where(channels.constant, 1.0, (channels.high - channels.low).astype(np.float64))
     (log_degree, _), known = _log_degree(problem.graph), known_mask(problem)
     sums = np.zeros((3, len(channels.n_known)))
     for start in range(0, len(known), ROWS_AT_A_TIME):
@@ -106,7 +111,7 @@ def growth(problem: Problem, squares: Array, units: Array) -> tuple[float, float
     relative = mean / units
     slope = (relative * (sums[2] - sums[0] * relative))[judged].sum()
     curve = (relative**2 * (sums[1] - sums[0] ** 2 / n_known))[judged].sum()
-    spread = (squares * (channels.magnitude / units) ** 2 - n_known * relative**2)[judged].sum()
+    spread = (n_known * variances)[judged].sum()
     if curve <= 0 or spread <= 0:
         return 0.0, 0.0
     return float(slope / curve), float(slope**2 / (curve * spread))

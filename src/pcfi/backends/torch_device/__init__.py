@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,7 +16,6 @@ from pcfi.stages.channel_propagation import PropagationParameters
 from pcfi.stages.diffusion import Diffused, Diffusion, InfluenceProduct
 from pcfi.stages.hops import Hops
 from pcfi.stages.neighbor_mean import refuse_non_finite
-from pcfi.stages.shrinkage import Shrinkage
 
 
 class TorchBackend:
@@ -73,20 +71,6 @@ class TorchBackend:
         codes = codes.index_select(1, tensors.beside(out, hops.patterns))
         filling = torch.as_tensor(fill).to(out.dtype).to(out.device)
         out.copy_(torch.where(hops.is_reachable(codes), out, filling))
-
-    def shrink(self, hops: Hops, shrinkage: Shrinkage, unreachable: float, out: Any) -> None:
-        """All channels at once."""
-        kept_by_code = shrinkage.kept_by_code(hops.n_levels, unreachable)
-        means, trust = (
-            torch.as_tensor(one).to(out.device, tensors.wide_dtype(out.device))
-            for one in (shrinkage.means, shrinkage.trust)
-        )
-        filled = np.full(len(kept_by_code), True)
-        filled[[0, -1]] = False
-        kept = hops.look_up(kept_by_code)
-        kept = torch.where(hops.look_up(filled), (kept * trust).clamp(max=1.0), kept)
-        drawn = (means + kept * (out - means)).to(out.dtype)
-        out.copy_(torch.where(kept < 1, drawn, out))
 
     def channel_means(self, out: Any) -> Array:
         """In the widest numbers of the device."""

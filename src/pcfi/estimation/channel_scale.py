@@ -1,0 +1,217 @@
+"""The scale on which a channel is modelled: centred, in standard deviations, on a log scale where that fits better.
+
+Location. The mean of the known values. A channel most of whose known values are one and the same, as zeros in word
+counts, has a mean that few values mislead: it is drawn towards that value, by as many cells as predict the known values
+of all such channels best (leave-one-out).
+
+Log scale. A positive channel is modelled by its logarithm if a normal distribution fits that better (Box and Cox, 1964,
+with the two exponents 0 and 1).
+
+Bounds. A filled value stays within half a range of the known values, and within what is possible: not below 0 if no
+known value is, within 0 and 1 if all known values are, between the two of a channel with two values.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pcfi._typing import Array
+from pcfi.inputs.problem import Channels, Problem, known_mask, survey
+
+PRIOR_CELLS = np.concatenate([[0.0], np.geomspace(0.01, 1000.0, 51)])  # candidates
+MIN_KNOWN_FOR_BOUNDS = 5  # known values that a greatest possible value is learned from
+MIN_KNOWN_FOR_LOG = 5  # known values that the choice of a log scale takes
+MIN_LOG_EVIDENCE = 2.0  # difference of the log-likelihoods: Akaike's penalty of one more parameter, twice
+MARGIN = 0.5  # of the range of the known values, by which a filled value may leave it
+MAX_ROWS = 4096  # rows at a time
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ChannelScale:
+    """Location, unit and bounds of each channel.
+
+    Attributes
+    ----------
+    active : ndarray of bool
+        Channels that are modelled: those whose known values differ.
+    logarithmic : ndarray of bool
+    location, unit : ndarray
+        z = (x - location) / unit, x a value or its logarithm.
+    typical : ndarray
+        What a cell holds that nothing is known about: the location, or the mean of a channel on a log scale.
+    mode, prior_cells : ndarray
+        Value that the mean is drawn towards, and by how many cells; on the scale of the model.
+    low, high : ndarray
+        Bounds of filled values.
+    least, greatest : ndarray
+        Bounds of what is possible, -inf and inf where anything is.
+    """
+
+    active: Array
+    logarithmic: Array
+    location: Array
+    unit: Array
+    typical: Array
+    mode: Array
+    prior_cells: Array
+    low: Array
+    high: Array
+    least: Array
+    greatest: Array
+
+    def transformed(self, problem: Problem) -> Problem:
+        """The problem with the logarithms of some channels; the same one if there are none."""
+        if not self.logarithmic.any():
+            return problem
+        values = problem.values.copy()
+        with np.errstate(divide="ignore", invalid="ignore"):  # of what stands in missing cells
+            values[:, self.logarithmic] = np.log(values[:, self.logarithmic])
+        mask = known_mask(problem)
+        return replace(problem, values=values, mask=mask, channels=survey(values, mask, problem.channel_name))
+
+    def standardized(self, values: Array, channels: Any = slice(None)) -> Array:
+        """Transformed values in standard deviations from the location."""
+        return np.asarray((values - self.location[channels]) / self.unit[channels], dtype=np.float64)
+
+    def original(self, standardized: Array) -> Array:
+        """The inverse of `standardized` and of the logarithm."""
+        values = self.location + self.unit * standardized
+        with np.errstate(over="ignore"):
+            return np.asarray(np.exp(values, out=values, where=np.broadcast_to(self.logarithmic, values.shape)))
+
+    def original_at(self, standardized: Array, channels: Array) -> Array:
+        """The same for a list of cells."""
+        values = self.location[channels] + self.unit[channels] * standardized
+        with np.errstate(over="ignore"):
+            return np.asarray(np.exp(values, out=values, where=self.logarithmic[channels]))
+
+    def mean_shift(self, variance: Array) -> Array:
+        """What the mean of a log-normal cell is above its median, on the scale of the model; 0 without a logarithm."""
+        return np.where(self.logarithmic, self.unit * variance / 2, 0.0)
+
+    def plausible(self, values: Array) -> Array:
+        """Filled values within their bounds."""
+        return np.clip(values, self.low, self.high)
+
+    def shifted_location(self, channels: Channels) -> Array:
+        """The location from the known values that a fold leaves, in standard deviations from that of all."""
+        n_known = channels.n_known
+        share = n_known / np.maximum(n_known + self.prior_cells, 1e-9)
+        location = self.mode + share * (channels.mean.astype(np.float64) - self.mode)
+        return np.where(self.active & (n_known > 0), (location - self.location) / self.unit, 0.0)
+
+
+def fit_channel_scale(problem: Problem, bounds: Array | None = None) -> ChannelScale:
+    """Choose the scale of every channel from its known values; `bounds` (2, n_channels) override the natural ones."""
+    channels = problem.channels
+    active = ~channels.constant
+    n_least, n_greatest = _counts_at_ends(problem)
+    natural = _natural_bounds(channels, n_least, n_greatest)
+    if bounds is not None:
+        natural = np.where(np.isnan(bounds), natural, bounds)
+    logarithmic = active & _log_fits_better(problem)
+    scale = ChannelScale(
+        active=active,
+        logarithmic=logarithmic,
+        location=np.zeros(len(active)),
+        unit=np.ones(len(active)),
+        typical=np.zeros(len(active)),
+        mode=np.zeros(len(active)),
+        prior_cells=np.zeros(len(active)),
+        low=natural[0],
+        high=natural[1],
+        least=natural[0],
+        greatest=natural[1],
+    )
+    transformed = scale.transformed(problem)
+    variances, ends = relative_variances(transformed), transformed.channels
+    mode = np.full(len(active), np.nan)
+    for count, end in ((n_least, ends.low), (n_greatest, ends.high)):
+        mode = np.where(2 * count > channels.n_known, end.astype(np.float64), mode)
+    prior_cells = np.where(np.isnan(mode), 0.0, _best_prior(transformed, variances, mode))
+    mean = transformed.channels.mean.astype(np.float64)
+    mode = np.where(np.isnan(mode), mean, mode)
+    share = channels.n_known / np.maximum(channels.n_known + prior_cells, 1e-9)
+    low, high = channels.low.astype(np.float64), channels.high.astype(np.float64)
+    margin = MARGIN * (high - low)
+    location = np.where(active, mode + share * (mean - mode), mean)
+    return replace(
+        scale,
+        location=location,
+        typical=np.where(logarithmic, channels.mean, location),
+        unit=np.where(active & (variances > 0), _ranges(ends) * np.sqrt(variances), 1.0),
+        mode=mode,
+        prior_cells=prior_cells,
+        low=np.maximum(low - margin, natural[0]),
+        high=np.minimum(high + margin, natural[1]),
+    )
+
+
+def _counts_at_ends(problem: Problem) -> tuple[Array, Array]:
+    """How many known values of each channel equal its least, and how many its greatest."""
+    known, channels = known_mask(problem), problem.channels
+    counts = np.zeros((2, len(channels.low)), dtype=np.int64)
+    for start in range(0, len(known), MAX_ROWS):
+        rows = slice(start, start + MAX_ROWS)
+        counts[0] += (known[rows] & (problem.values[rows] == channels.low)).sum(axis=0)
+        counts[1] += (known[rows] & (problem.values[rows] == channels.high)).sum(axis=0)
+    return counts[0], counts[1]
+
+
+def _natural_bounds(channels: Channels, n_least: Array, n_greatest: Array) -> Array:
+    """What is possible: at least 0, at most 1, or between two values, if all known values are."""
+    low, high = channels.low.astype(np.float64), channels.high.astype(np.float64)
+    least = np.where((low >= 0) & (channels.n_known > 0), 0.0, -np.inf)
+    several = channels.n_known >= MIN_KNOWN_FOR_BOUNDS
+    greatest = np.where(several & (low >= 0) & (high <= 1), 1.0, np.inf)
+    two = several & (n_least + n_greatest == channels.n_known) & ~channels.constant
+    return np.where(two, np.stack([low, high]), np.stack([least, greatest]))
+
+
+def _log_fits_better(problem: Problem) -> Array:
+    """Channels of positive numbers that are closer to a normal distribution on a log scale."""
+    channels, known = problem.channels, known_mask(problem)
+    better = np.zeros(len(channels.low), dtype=np.bool_)
+    for channel in np.flatnonzero((channels.low > 0) & ~channels.constant & (channels.n_known >= MIN_KNOWN_FOR_LOG)):
+        column = problem.values[known[:, channel], channel].astype(np.float64)
+        logarithm = np.log(column / column.max())
+        gain = len(column) / 2 * np.log(np.var(column / column.max()) / max(np.var(logarithm), 1e-300))
+        better[channel] = gain - logarithm.sum() > MIN_LOG_EVIDENCE
+    return better
+
+
+def relative_variances(problem: Problem) -> Array:
+    """Variance of each channel's known values, in units of their range, so that squares stay within the numbers."""
+    known, channels = known_mask(problem), problem.channels
+    mean, squares, units = channels.mean.astype(np.float64), np.zeros(len(channels.mean)), _ranges(channels)
+    for start in range(0, len(known), MAX_ROWS):
+        rows = slice(start, start + MAX_ROWS)
+        deviation = np.where(known[rows], (problem.values[rows] - mean) / units, 0.0)
+        squares += np.einsum("ij,ij->j", deviation, deviation)
+    return squares / np.maximum(channels.n_known, 1)
+
+
+def _ranges(channels: Channels) -> Array:
+    """Range of each channel's known values, 1 if there is none."""
+    return np.where(channels.constant, 1.0, channels.high.astype(np.float64) - channels.low.astype(np.float64))
+
+
+def _best_prior(problem: Problem, variances: Array, mode: Array) -> float:
+    """Cells at the mode that, added to every channel with one, predict each known value best from the others.
+
+    With S and Q the sum and the sum of squares of n known values less the mode, in units of the range, the mean without
+    one of them is m_i = (S - x_i) / (n - 1), so sum x_i m_i = (S^2 - Q) / (n - 1) and
+    sum m_i^2 = ((n - 2) S^2 + Q) / (n - 1)^2.
+    """
+    channels = problem.channels
+    chosen = np.flatnonzero(~np.isnan(mode) & (channels.n_known > 1) & ~channels.constant)
+    if not len(chosen):
+        return 0.0
+    n = channels.n_known[chosen].astype(np.float64)
+    mean = (channels.mean[chosen] - mode[chosen]) / _ranges(channels)[chosen]
+    total, squared = n * mean, n * (variances[chosen] + mean**2)
+    products = (total**2 - squared) / (n - 1)
+    means = ((n - 2) * total**2 + squared) / (n - 1) ** 2
+    share = (n - 1) / (n - 1 + PRIOR_CELLS[:, None])
+    return float(PRIOR_CELLS[np.argmin((share**2 * means - 2 * share * products).sum(axis=1))])

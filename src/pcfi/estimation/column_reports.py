@@ -1,0 +1,98 @@
+"""Errors on hidden cells -> a report of each column, with a verdict in words."""
+
+import numpy as np
+
+from pcfi._typing import Array
+from pcfi.estimation.error_fitting import ColumnErrors
+from pcfi.estimation.result import ColumnReport, ColumnReports
+from pcfi.estimation.value_model import ValueModel
+from pcfi.inputs.problem import Problem
+
+MIN_R2 = 0.05  # part of the variance below which a column counts as not explained
+MAX_NAMES = 2  # columns that a verdict names
+
+
+def column_names(problem: Problem) -> list[str]:
+    """Names of the columns; numbers if they have none."""
+    n_columns = int(problem.columns.max()) + 1
+    return list(problem.column_names) if problem.column_names else [str(number) for number in range(n_columns)]
+
+
+def report_columns(problem: Problem, model: ValueModel, errors: ColumnErrors) -> ColumnReports:
+    """One report per column; the channels of a column of categories count together."""
+    columns, names = problem.columns, column_names(problem)
+    n_nodes = len(problem.values)
+
+    def total(part: Array) -> Array:
+        return np.bincount(columns, weights=part, minlength=len(names))
+
+    sums = {name: total(getattr(errors, name)) for name in ("of_mean", "of_graph", "of_row", "of_model")}
+    n_hidden = total(errors.n_hidden)
+    explained = {name: _explained(part, sums["of_mean"]) for name, part in sums.items()}
+    covered = total(errors.covered * errors.n_hidden) / np.maximum(n_hidden, 1)
+    reports = []
+    for number, name in enumerate(names):
+        first = int(np.flatnonzero(columns == number)[0])
+        n_known = int(problem.channels.n_known[first])
+        reports.append(
+            ColumnReport(
+                name=name,
+                n_known=n_known,
+                n_missing=n_nodes - n_known,
+                n_hidden=int(n_hidden[number]) // int((columns == number).sum()),
+                error=_root(sums["of_model"][number], n_hidden[number], errors.unit[first]),
+                error_of_mean=_root(sums["of_mean"][number], n_hidden[number], errors.unit[first]),
+                r2=float(explained["of_model"][number]),
+                r2_graph=float(explained["of_graph"][number]),
+                r2_columns=float(explained["of_row"][number]),
+                coverage=float(covered[number]) if n_hidden[number] else float("nan"),
+                verdict="",
+            )
+        )
+    verdicts = [_verdict(report, problem, model, columns, names) for report in reports]
+    return ColumnReports(
+        ColumnReport(**{**vars(report), "verdict": verdict}) for report, verdict in zip(reports, verdicts, strict=True)
+    )
+
+
+def _explained(errors: Array, of_mean: Array) -> Array:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(of_mean > 0, 1 - errors / of_mean, np.nan)
+
+
+def _root(total: float, n_hidden: float, unit: float) -> float:
+    return float(unit * np.sqrt(total / n_hidden)) if n_hidden else float("nan")
+
+
+def _verdict(report: ColumnReport, problem: Problem, model: ValueModel, columns: Array, names: list[str]) -> str:
+    channel = int(np.flatnonzero(columns == names.index(report.name))[0])
+    if report.n_known == 0:
+        return "nothing is known: filled with 0"
+    if report.n_missing == 0:
+        return "complete"
+    if problem.channels.constant[channel] and not np.isin(channel, np.arange(len(columns))[problem.categorical]):
+        return "constant: filled with its only value"
+    if not report.n_hidden:
+        return "too few known cells to tell"
+    if not report.r2 > MIN_R2:
+        return "neither the graph nor other columns explain it: filled close to its mean"
+    parts = []
+    if report.r2_graph > MIN_R2:
+        parts.append("follows the graph" if model.link.slope[channel] > 0 else "runs against the graph")
+    if report.r2_columns > MIN_R2:
+        parts.append(f"explained by {_companions(model, channel, columns, names)}")
+    if report.r2_columns > report.r2_graph:
+        parts.reverse()
+    return ", ".join(parts) if parts else "explained by the graph and other columns together"
+
+
+def _companions(model: ValueModel, channel: int, columns: Array, names: list[str]) -> str:
+    """The columns that are most correlated with a channel, according to the factors."""
+    loadings, noise = model.factors.loadings, model.factors.noise
+    deviations = np.sqrt((loadings**2).sum(axis=1) + noise)
+    correlation = np.abs(loadings @ loadings[channel]) / (deviations * deviations[channel])
+    correlation[columns == columns[channel]] = 0.0
+    ranked = np.argsort(-correlation, kind="stable")
+    strong = [names[columns[other]] for other in ranked if correlation[other] > correlation[ranked[0]] / 2]
+    chosen = list(dict.fromkeys(strong))[:MAX_NAMES]
+    return " and ".join(chosen)

@@ -1,0 +1,149 @@
+"""Errors on hidden cells -> an error model, and sums of errors by channel."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pcfi._typing import Array
+from pcfi.estimation.channel_scale import ChannelScale
+from pcfi.estimation.error_model import (
+    ErrorModel,
+    cell_features,
+    fit_gamma_regression,
+    neighbour_moments,
+    usual_spreads,
+)
+from pcfi.estimation.graph_estimates import HiddenEstimates
+from pcfi.estimation.training import FoldEstimate, TrainingRows
+from pcfi.inputs.problem import Problem
+
+MAX_SCORES = 50_000  # hidden cells that errors are learned from
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnErrors:
+    """Sums over the hidden cells of each channel: their number, and squared errors in units of `unit`.
+
+    `of_mean`, `of_graph`, `of_row` and `of_model` are those of the mean, of the graph alone, of the other columns
+    alone, and of the model.
+    """
+
+    n_hidden: Array
+    unit: Array
+    of_mean: Array
+    of_graph: Array
+    of_row: Array
+    of_model: Array
+    covered: Array
+
+
+def fit_errors(
+    problem: Problem,
+    scale: ChannelScale,
+    training: TrainingRows,
+    hidden: list[HiddenEstimates],
+    estimates: list[FoldEstimate],
+    of_graph: list[FoldEstimate],
+) -> tuple[ErrorModel, ColumnErrors]:
+    """Learn from the errors on hidden cells, fold by fold."""
+    n_channels, weights = problem.values.shape[1], problem.graph.weights
+    edge_weight = 1.0 if weights is None or not len(weights) else float(np.mean(weights))
+    values = np.asarray(scale.standardized(np.where(np.isfinite(problem.values), problem.values, 0.0)))
+    thin = max(1, -(-sum(len(part.truth) for part in estimates) // MAX_SCORES))
+    sampled = [_thinned(part, thin) for part in estimates]
+    cells = [(part.nodes[one.sources], part.channels[one.sources]) for part, one in zip(hidden, sampled, strict=True)]
+    places = [
+        (part.fold.problem.graph, part.fold.hops, values, *cell) for part, cell in zip(hidden, cells, strict=True)
+    ]
+    channels = np.concatenate([cell[1] for cell in cells])
+    moments = np.concatenate([neighbour_moments(*place) for place in places])
+    spread = usual_spreads(moments, channels, n_channels, edge_weight)
+    of_neighbours = np.concatenate([cell_features(*place, spread, edge_weight) for place in places])
+    of_model = 0.5 * np.log(np.concatenate([one.variance for one in sampled]))
+    features = np.column_stack([of_model, of_neighbours])
+    errors = np.concatenate([np.abs(one.truth - one.value) for one in sampled])
+    numbers = np.repeat(np.arange(len(cells)), [len(cell[0]) for cell in cells])
+    level, slopes, reference = fit_gamma_regression(errors, features, channels, n_channels)
+    scores = _cross_fitted_scores(errors, features, channels, numbers, n_channels)
+    order = np.argsort(scores, kind="stable")
+    codes = [part.fold.hops.codes_at(*cell) for part, cell in zip(hidden, cells, strict=True)]
+    reached = [code[part.fold.hops.is_reachable(code)] for part, code in zip(hidden, codes, strict=True)]
+    model = ErrorModel(
+        level=level,
+        slopes=slopes,
+        reference=reference,
+        usual_spread=spread,
+        edge_weight=edge_weight,
+        max_hops=int(max((code.max(initial=0) for code in reached), default=1)),
+        scores=scores[order],
+        score_channels=channels[order],
+        deviations=known_deviations(training),
+    )
+    covered = scores <= model.quantiles(0.9)[channels]
+    return model, _column_errors(scale, hidden, estimates, of_graph, n_channels, covered, channels)
+
+
+def _thinned(estimate: FoldEstimate, step: int) -> FoldEstimate:
+    return FoldEstimate(**{name: part[::step] for name, part in vars(estimate).items()})
+
+
+def _cross_fitted_scores(errors: Array, features: Array, channels: Array, fold: Array, n_channels: int) -> Array:
+    """Errors over what the other folds let expect."""
+    scores = np.empty(len(errors))
+    for number in np.unique(fold):
+        own = fold == number
+        others = ~own if (~own).any() else own
+        level, slopes, reference = fit_gamma_regression(errors[others], features[others], channels[others], n_channels)
+        logarithm = level[channels[own]] + (features[own] - reference) @ slopes
+        scores[own] = errors[own] / np.exp(np.clip(logarithm, -50.0, 50.0))
+    return scores
+
+
+def known_deviations(training: TrainingRows) -> list[Array]:
+    """Distances of known values from the mean of the others of their channel, sorted."""
+    order = np.lexsort((np.abs(training.values), training.channels))
+    counts = np.bincount(training.channels, minlength=training.shape[1])
+    parts = np.split(np.abs(training.values)[order], np.cumsum(counts)[:-1])
+    return [part * (len(part) / max(len(part) - 1, 1)) for part in parts]
+
+
+def _column_errors(
+    scale: ChannelScale,
+    hidden: list[HiddenEstimates],
+    estimates: list[FoldEstimate],
+    of_graph: list[FoldEstimate],
+    n_channels: int,
+    covered: Array,
+    score_channels: Array,
+) -> ColumnErrors:
+    at = [part.channels[one.sources] for part, one in zip(hidden, estimates, strict=True)]
+    channels = np.concatenate(at)
+    shifts = np.concatenate([part.shift[cells] for part, cells in zip(hidden, at, strict=True)])
+
+    def original(name: str, parts: list[FoldEstimate]) -> Array:
+        standardized = np.concatenate([getattr(one, name) for one in parts]) + shifts
+        return scale.original_at(standardized, channels)
+
+    truth = original("truth", estimates)
+    mean = scale.original_at(shifts, channels)
+    counts = np.maximum(np.bincount(channels, minlength=n_channels), 1)
+    of_truth = np.bincount(channels, weights=truth, minlength=n_channels) / counts
+    mean = np.where(scale.logarithmic[channels], of_truth[channels], mean)
+
+    unit = np.zeros(n_channels)  # so that squares stay within the numbers
+    np.maximum.at(unit, channels, np.abs(truth))
+    unit[unit == 0] = 1.0
+
+    def total(predicted: Array) -> Array:
+        return np.bincount(channels, weights=((truth - predicted) / unit[channels]) ** 2, minlength=n_channels)
+
+    n_scores = np.maximum(np.bincount(score_channels, minlength=n_channels), 1)
+    return ColumnErrors(
+        n_hidden=np.bincount(channels, minlength=n_channels),
+        unit=unit,
+        of_mean=total(mean),
+        of_graph=total(original("value", of_graph)),
+        of_row=total(original("from_row", estimates)),
+        of_model=total(original("value", estimates)),
+        covered=np.bincount(score_channels, weights=covered, minlength=n_channels) / n_scores,
+    )

@@ -1,0 +1,109 @@
+"""A factor model of the columns of a node: which columns explain each other, whatever part of a row is known.
+
+With z the standardised columns of a node, f a few common factors and e the part of each column that is its own,
+
+    z = Lambda f + e,      f ~ N(0, I),      e ~ N(0, diag(psi))
+
+so that the known columns of a row say something about f, and f about its missing columns. Lambda and psi are estimated
+by expectation-maximisation over rows that may know any of their columns (Ghahramani and Hinton, 1996), with a weak
+ridge on Lambda and a weak prior on psi.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pcfi._typing import Array
+
+MAX_ITERATIONS = 25  # of expectation-maximisation; tables settle after 10 to 20
+LOADING_TOLERANCE = 1e-3  # largest change of a loading, in standard deviations, at which iterations stop
+LOADING_RIDGE = 0.3  # rows with all loadings 0 that are added
+NOISE_PRIOR_CELLS = 2.0  # cells that are added to each column, half of whose variance is its own
+MIN_VARIANCE = 1e-12  # of a column that is constant in the rows; standardised columns have about 1
+MIN_NOISE = 1e-3  # of a column's variance: no column is explained entirely
+MAX_DENSE_COLUMNS = 128  # beyond, the initial loadings come from a truncated singular value decomposition
+PAIR_PRIOR = 5.0  # pairs without correlation that are added for the initial loadings
+
+
+@dataclass(frozen=True, eq=False)
+class FactorModel:
+    """Loadings Lambda of shape (n_columns, n_factors) and the own variance psi of each column."""
+
+    loadings: Array
+    noise: Array
+
+    @property
+    def rank(self) -> int:
+        """Number of factors."""
+        return int(self.loadings.shape[1])
+
+    @classmethod
+    def independent(cls, variance: Array) -> "FactorModel":
+        """Columns that do not explain each other."""
+        return cls(np.zeros((len(variance), 0)), variance)
+
+    def posterior(self, values: Any, known: Any) -> tuple[Array, Array]:
+        """Mean (n, r) and covariance (n, r, r) of the factors of each row.
+
+        `values` and `known` (0 or 1) are dense or sparse matrices of rows and columns; values are 0 where not known.
+        """
+        n_columns, rank = self.loadings.shape
+        weighted = self.loadings / self.noise[:, None]
+        products = (weighted[:, :, None] * self.loadings[:, None, :]).reshape(n_columns, rank * rank)
+        precision = np.asarray(known @ products).reshape(-1, rank, rank)
+        precision[:, np.arange(rank), np.arange(rank)] += 1.0
+        covariance = np.linalg.inv(precision)
+        mean = np.einsum("nij,nj->ni", covariance, np.asarray(values @ weighted))
+        return mean, covariance
+
+
+def fit_factor_model(values: Any, known: Any, rank: int) -> FactorModel:
+    """Estimate a model with `rank` factors; `values` are centred columns, 0 where `known` (0 or 1, float) is 0.
+
+    Both are dense or sparse matrices of rows and columns.
+    """
+    n_known = np.maximum(np.asarray(known.sum(axis=0)).ravel(), 1.0)
+    squares = np.asarray((values * values).sum(axis=0)).ravel()
+    variance = np.maximum(squares / n_known, MIN_VARIANCE)
+    if rank == 0:
+        return FactorModel.independent(variance)
+    model = _initial_model(values, known, variance, rank)
+    for _ in range(MAX_ITERATIONS):
+        mean, covariance = model.posterior(values, known)
+        second = (mean[:, :, None] * mean[:, None, :] + covariance).reshape(len(mean), rank * rank)
+        moments = np.asarray(known.T @ second).reshape(-1, rank, rank)
+        cross = np.asarray(values.T @ mean)
+        loadings = np.linalg.solve(moments + LOADING_RIDGE * np.eye(rank), cross[:, :, None])[:, :, 0]
+        explained = 2 * (loadings * cross).sum(axis=1) - np.einsum("ci,cij,cj->c", loadings, moments, loadings)
+        noise = squares - explained + LOADING_RIDGE * (loadings**2).sum(axis=1) + NOISE_PRIOR_CELLS * variance / 2
+        noise = np.maximum(noise / (n_known + NOISE_PRIOR_CELLS), MIN_NOISE * variance)
+        change = float(np.abs(loadings - model.loadings).max())
+        model = FactorModel(loadings, noise)
+        if change < LOADING_TOLERANCE:
+            break
+    return model
+
+
+def _initial_model(values: Any, known: Any, variance: Array, rank: int) -> FactorModel:
+    """Leading eigenvectors of the covariance of pairs of columns that are known together."""
+    n_columns = len(variance)
+    if n_columns <= MAX_DENSE_COLUMNS:
+        covariance, pairs = (_dense(part.T @ part) for part in (values, known))
+        eigenvalues, vectors = (part[..., -rank:] for part in np.linalg.eigh(covariance / (pairs + PAIR_PRIOR)))
+    else:
+        from scipy.sparse.linalg import svds
+
+        _, singular, vectors = svds(
+            values, k=rank, v0=np.linspace(1.0, 2.0, min(values.shape)), return_singular_vectors="vh"
+        )
+        rate = float(known.sum()) / (values.shape[0] * n_columns)  # pairs are known with this probability, squared
+        vectors, eigenvalues = vectors.T, singular**2 / (values.shape[0] * rate**2 + PAIR_PRIOR)
+    loadings = vectors * np.sqrt(np.maximum(eigenvalues, 0.05))
+    excess = np.sqrt((loadings**2).sum(axis=1) / (0.9 * variance))
+    loadings = loadings / np.maximum(excess, 1.0)[:, None]
+    return FactorModel(loadings, np.maximum(variance - (loadings**2).sum(axis=1), variance / 10))
+
+
+def _dense(matrix: Any) -> Array:
+    return np.asarray(matrix.toarray() if hasattr(matrix, "toarray") else matrix, dtype=np.float64)

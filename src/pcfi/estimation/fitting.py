@@ -1,0 +1,153 @@
+"""Known cells -> a fitted value model: hide some of them, estimate them, and learn from the errors."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pcfi._typing import Array
+from pcfi.estimation.channel_scale import ChannelScale, fit_channel_scale, relative_variances
+from pcfi.estimation.error_fitting import ColumnErrors, fit_errors, known_deviations
+from pcfi.estimation.error_model import N_FEATURES, ErrorModel
+from pcfi.estimation.factor_model import FactorModel
+from pcfi.estimation.folds import Fold, make_folds
+from pcfi.estimation.graph_estimates import Candidate, HiddenEstimates, graph_estimates, link_of_cells, search_alpha
+from pcfi.estimation.graph_link import GraphLink, prior_link
+from pcfi.estimation.training import FoldEstimate, TrainingRows, fold_estimates, is_better, squared_error, training_rows
+from pcfi.estimation.value_model import ValueModel
+from pcfi.inputs.problem import Problem, known_mask
+from pcfi.settings import Settings
+from pcfi.stages.degree_scaling import DegreeScale, grows_with_degree
+
+MAX_FOLDS = 5
+FEW_FOLDS = 2  # of a large table
+MANY_CELLS = 50_000  # known cells of a table that is large
+MANY_CHANNELS = 256  # channels of a table that is large
+MIN_UNITS = 5  # hidden cells, or nodes where whole nodes are missing, that something can be learned from
+RANKS = (1, 2, 4, 8, 16)  # candidates for the number of factors
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A value model, the candidates for alpha (best first), and the errors on hidden cells.
+
+    `error` and `error_of_mean` are root mean squared errors in standard deviations.
+    """
+
+    model: ValueModel
+    candidates: list[Candidate]
+    column_errors: ColumnErrors
+    n_hidden: int
+    n_folds: int
+    error: float
+    error_of_mean: float
+
+
+def fit_value_model(problem: Problem, settings: Settings, seed: int, bounds: Array | None = None) -> Fitted | str:
+    """Fit the model to the known cells; or say why nothing can be learned."""
+    scale = fit_channel_scale(problem, bounds)
+    transformed = scale.transformed(problem)
+    large = int(problem.channels.n_known.sum()) > MANY_CELLS
+    folds = make_folds(transformed, FEW_FOLDS if large else MAX_FOLDS, seed)
+    lacking = _lacking(problem, scale, folds)
+    if lacking:
+        return lacking
+    grows = grows_with_degree(problem, relative_variances(problem))
+    degree = DegreeScale.of(transformed, scale.logarithmic) if grows else None
+    candidates = search_alpha(folds, scale, settings, degree)
+    best = candidates[0]
+    chosen = replace(settings, alpha=best.alpha, beta=0.0 if settings.beta == "auto" else settings.beta)
+    degree = degree if best.by_degree else None
+    hidden = graph_estimates(folds, scale, chosen, degree)
+    training = training_rows(transformed, scale, hidden)
+    rank, estimates, of_graph = _choose_factors(problem, scale, training, hidden)
+    factors, link = _final_fit(training, hidden, rank)
+    errors, column_errors = fit_errors(transformed, scale, training, hidden, estimates, of_graph)
+    n_estimated = max(sum(len(part.truth) for part in estimates), 1)
+    return Fitted(
+        model=ValueModel(scale=scale, factors=factors, link=link, degree=degree, errors=errors),
+        candidates=candidates,
+        column_errors=column_errors,
+        n_hidden=sum(len(part.truth) for part in hidden),
+        n_folds=len(folds),
+        error=float(np.sqrt(squared_error(estimates) / n_estimated)),
+        error_of_mean=float(np.sqrt(sum((part.truth**2).sum() for part in estimates) / n_estimated)),
+    )
+
+
+def model_without_evidence(problem: Problem, bounds: Array | None = None) -> ValueModel:
+    """The model that its priors alone make: half of the graph's estimate is kept, and intervals have no end."""
+    scale = fit_channel_scale(problem, bounds)
+    transformed = scale.transformed(problem)
+    training = training_rows(transformed, scale, [])
+    n_channels = problem.values.shape[1]
+    deviations = known_deviations(training)
+    means = np.array([part.mean() if len(part) else 1.0 for part in deviations])
+    errors = ErrorModel(
+        level=np.log(np.maximum(means, 1e-12)),
+        slopes=np.zeros(N_FEATURES),
+        reference=np.zeros(N_FEATURES),
+        usual_spread=np.ones(n_channels),
+        edge_weight=1.0,
+        max_hops=1,
+        scores=np.empty(0),
+        score_channels=np.empty(0, dtype=np.int64),
+        deviations=[part[:0] for part in deviations],
+    )
+    link, factors = prior_link(n_channels), FactorModel.independent(np.ones(n_channels))
+    return ValueModel(scale=scale, factors=factors, link=link, degree=None, errors=errors)
+
+
+def _lacking(problem: Problem, scale: ChannelScale, folds: list[Fold]) -> str:
+    """Why nothing can be learned; empty if something can."""
+    if problem.n_missing == 0:
+        return "nothing is missing"
+    if not scale.active.any():
+        return "no channel has two different known values"
+    patterns = problem.channels.patterns
+    sizes = np.bincount(patterns, weights=scale.active)[patterns]
+    n_units = sum(float((1 / sizes[fold.channels[scale.active[fold.channels]]]).sum()) for fold in folds)
+    if len(folds) < 2 or n_units < MIN_UNITS:
+        return f"only {n_units:.0f} known nodes or cells can be hidden, and {MIN_UNITS} are needed"
+    return ""
+
+
+def _choose_factors(
+    problem: Problem, scale: ChannelScale, training: TrainingRows, hidden: list[HiddenEstimates]
+) -> tuple[int, list[FoldEstimate], list[FoldEstimate]]:
+    """The number of factors with the smallest error on hidden cells; also the estimates with them, and without any.
+
+    In a large table one fold decides.
+    """
+    without = best = fold_estimates(training, hidden, 0)
+    n_search = 1 if len(training.values) > MANY_CELLS or training.shape[1] > MANY_CHANNELS else len(hidden)
+    rank = 0
+    if _has_partial_rows(problem, scale):
+        for candidate in [rank for rank in RANKS if rank < int(scale.active.sum())]:
+            estimates = fold_estimates(training, hidden[:n_search], candidate)
+            if is_better(estimates, best[:n_search]):
+                rank, best = candidate, estimates
+            elif candidate >= 2 * max(rank, 1):
+                break
+    if rank and n_search < len(hidden):
+        best = fold_estimates(training, hidden, rank)
+    return rank, best, without
+
+
+def _has_partial_rows(problem: Problem, scale: ChannelScale) -> bool:
+    """Whether some node misses one channel and knows another."""
+    if scale.active.sum() < 2:
+        return False
+    known = known_mask(problem)[:, np.flatnonzero(scale.active)]
+    return bool((known.any(axis=1) & ~known.all(axis=1)).any())
+
+
+def _final_fit(training: TrainingRows, hidden: list[HiddenEstimates], rank: int) -> tuple[FactorModel, GraphLink]:
+    """Factors and link from all cells; without factors, the link is from all hidden cells, in training rows or not."""
+    fitted = training.fit(rank)
+    if rank:
+        return fitted.factors, fitted.link
+    truth, graph, channels = (
+        np.concatenate([getattr(part, name) for part in hidden]) for name in ("truth", "graph", "channels")
+    )
+    reached = ~np.isnan(graph)
+    return fitted.factors, link_of_cells(truth[reached], graph[reached], channels[reached], training.shape[1])

@@ -1,0 +1,224 @@
+"""The graph's estimates of hidden cells, which the value model is fitted to, and the alpha that makes the best ones."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pcfi._typing import Array
+from pcfi.backends.cpu import CpuBackend
+from pcfi.estimation.channel_scale import ChannelScale
+from pcfi.estimation.factor_model import FactorModel
+from pcfi.estimation.folds import Fold
+from pcfi.estimation.graph_link import GraphLink, combine, fit_graph_link
+from pcfi.inputs.problem import Problem, survey
+from pcfi.pipeline import run_stages
+from pcfi.settings import Settings
+from pcfi.stages.degree_scaling import DegreeScale
+from pcfi.stages.diffusion import Diffused, Diffusion
+from pcfi.stages.hops import Hops
+from pcfi.stages.solvers import FixedSteps, Solver, UntilSettled
+
+ALPHAS = (0.1, 0.3, 0.6, 0.9, 1.0)  # candidates
+MAX_SEARCH_CHANNELS = 64  # channels that alpha is chosen on
+SCORE_PRIOR = 0.01  # of a cell with the mean squared error, that is added to each channel: none is estimated exactly
+MAX_EXACT_CELLS = 200_000  # cells of a table whose folds settle as far as its values do
+MIN_FOLD_RTOL = 1e-2  # settled enough to compare parameters, in units of a channel's range
+
+
+@dataclass(frozen=True, eq=False)
+class HiddenEstimates:
+    """Hidden cells of a fold, standardised.
+
+    Attributes
+    ----------
+    fold : Fold
+    shift : ndarray, one per channel
+        Location of the values that the fold leaves known; truth and graph estimates are counted from there.
+    truth, graph : ndarray
+        Value of each hidden cell and the graph's estimate of it, NaN where no source reaches it.
+    """
+
+    fold: Fold
+    shift: Array
+    truth: Array
+    graph: Array
+
+    @property
+    def nodes(self) -> Array:
+        """Node of each cell."""
+        return self.fold.nodes
+
+    @property
+    def channels(self) -> Array:
+        """Channel of each cell."""
+        return self.fold.channels
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An alpha, whether features were divided by powers of the degree, and the error on the hidden cells.
+
+    `score` is the negative log-likelihood of the hidden cells per cell, `error` the root mean squared error in standard
+    deviations.
+    """
+
+    alpha: float
+    by_degree: bool
+    score: float
+    error: float
+
+
+def graph_estimates(
+    folds: list[Fold], scale: ChannelScale, settings: Settings, degree: DegreeScale | None = None
+) -> list[HiddenEstimates]:
+    """Run the stages on every fold, with the settings' alpha, and look at the hidden cells."""
+    return [_estimates(fold, scale, settings, degree) for fold in folds]
+
+
+def _estimates(fold: Fold, scale: ChannelScale, settings: Settings, degree: DegreeScale | None) -> HiddenEstimates:
+    backend = HiddenCellsBackend(fold)
+    problem = fold.problem if degree is None else degree.divide(fold.problem)
+    solver = settings.solver if fold.problem.values.size <= MAX_EXACT_CELLS else _loosened(settings.solver)
+    loose = replace(settings, solver=solver, unreachable="mean", progress=False)
+    filled = run_stages(problem, loose, backend)
+    graph = backend.diffused if settings.beta == 0 or settings.alpha == 1 else fold.at(filled.values)
+    if degree is not None:
+        graph = degree.multiplied_at(graph, fold.nodes, fold.channels)
+    shift = scale.shifted_location(fold.problem.channels)
+    at = fold.channels
+    codes = fold.hops.codes_at(fold.nodes, at)
+    graph = np.where(fold.hops.is_reachable(codes), scale.standardized(graph, at) - shift[at], np.nan)
+    return HiddenEstimates(fold, shift, scale.standardized(fold.truth, at) - shift[at], graph)
+
+
+class HiddenCellsBackend(CpuBackend):
+    """The stages on a fold whose hops are known; `diffused` keeps what stage 1 fills into the hidden cells."""
+
+    def __init__(self, fold: Fold) -> None:
+        self._fold = fold
+        self.diffused = np.empty(0)
+
+    def count_hops(self, problem: Problem, *, progress: bool) -> Hops:  # noqa: ARG002
+        """Those of the fold."""
+        return self._fold.hops
+
+    def diffuse(self, diffusion: Diffusion, out: Array, *, keep_product: bool) -> Diffused:  # noqa: ARG002
+        """Stage 1; a product is evaluated at the hidden nodes only."""
+        result = super().diffuse(diffusion, out, keep_product=True)
+        if result.product is None:
+            self.diffused = self._fold.at(out)
+        else:
+            nodes, places = np.unique(self._fold.nodes, return_inverse=True)
+            values = np.array(out[nodes], dtype=np.float64)
+            values[:, result.product.channels] = result.product.rows(nodes)
+            self.diffused = np.asarray(values[places, self._fold.channels])
+        return result
+
+
+def _loosened(solver: Solver) -> Solver:
+    return solver if isinstance(solver, FixedSteps) else UntilSettled(max(MIN_FOLD_RTOL, solver.rtol), solver.max_steps)
+
+
+def search_alpha(
+    folds: list[Fold], scale: ChannelScale, settings: Settings, degree: DegreeScale | None
+) -> list[Candidate]:
+    """The candidates, best first: on a sample of the channels, by the likelihood of hidden cells, each channel alone.
+
+    With `degree`, the best alpha is tried once more for features divided by powers of the degree.
+    """
+    chosen = _search_channels(folds[0].problem, scale)
+    sample = [_restricted(fold, chosen) for fold in folds]
+    part = _restricted_scale(scale, chosen)
+    alphas = ALPHAS if settings.alpha == "auto" else (settings.alpha,)
+    candidates = [_candidate(sample, part, replace(settings, alpha=alpha, beta=0.0), None) for alpha in alphas]
+    candidates.sort(key=lambda one: one.score)
+    if degree is not None:
+        again = replace(settings, alpha=candidates[0].alpha, beta=0.0)
+        candidates.append(_candidate(sample, part, again, degree.of_channels(chosen)))
+        candidates.sort(key=lambda one: one.score)
+    return candidates
+
+
+def _search_channels(problem: Problem, scale: ChannelScale) -> Array:
+    """Channels with missing cells to choose alpha on: spread over the range of the number of known cells."""
+    n_known = problem.channels.n_known
+    chosen = np.flatnonzero(scale.active & (n_known > 1) & (n_known < len(problem.values)))
+    if len(chosen) <= MAX_SEARCH_CHANNELS:
+        return chosen
+    ranked = chosen[np.lexsort((scale.unit[chosen], n_known[chosen]))]
+    places = np.linspace(0, len(ranked) - 1, MAX_SEARCH_CHANNELS).round().astype(np.int64)
+    return np.sort(ranked[places])
+
+
+def _restricted(fold: Fold, chosen: Array) -> Fold:
+    """The fold with some of its channels only."""
+    problem = fold.problem
+    if len(chosen) == problem.values.shape[1]:
+        return fold
+    values, mask = np.ascontiguousarray(problem.values[:, chosen]), np.ascontiguousarray(problem.mask[:, chosen])
+    place = np.full(problem.values.shape[1], -1)
+    place[chosen] = np.arange(len(chosen))
+    kept = place[fold.channels] >= 0
+    part = replace(
+        problem,
+        values=values,
+        mask=mask,
+        channels=survey(values, mask),
+        first_channels=slice(None),
+        categorical=slice(0),
+    )
+    patterns = fold.hops.patterns[chosen[part.channels.representatives]]
+    codes = np.ascontiguousarray(fold.hops.codes[:, patterns])
+    hops = Hops(codes, fold.hops.n_levels, fold.hops.n_unreachable[patterns], part.channels.patterns)
+    return Fold(part, hops, fold.nodes[kept], place[fold.channels[kept]], fold.truth[kept])
+
+
+def _restricted_scale(scale: ChannelScale, chosen: Array) -> ChannelScale:
+    return ChannelScale(**{name: array[chosen] for name, array in vars(scale).items()})
+
+
+def _candidate(folds: list[Fold], scale: ChannelScale, settings: Settings, degree: DegreeScale | None) -> Candidate:
+    errors = link_errors(graph_estimates(folds, scale, settings, degree), len(scale.unit))
+    return Candidate(float(settings.alpha), degree is not None, errors.score, errors.error)
+
+
+@dataclass(frozen=True, eq=False)
+class LinkErrors:
+    """How well the graph alone predicts hidden cells: a score per cell, and the error in standard deviations."""
+
+    score: float
+    error: float
+
+
+def link_errors(hidden: list[HiddenEstimates], n_channels: int) -> LinkErrors:
+    """Errors of the graph's estimates, drawn towards the mean by the link of each channel."""
+    truth, graph, channels = (
+        np.concatenate([getattr(part, name) for part in hidden]) for name in ("truth", "graph", "channels")
+    )
+    reached = ~np.isnan(graph)
+    predicted = np.zeros(len(truth))
+    if reached.any():
+        gain = own_gain(truth[reached], graph[reached], channels[reached], n_channels)
+        predicted[reached] = gain[channels[reached]] * graph[reached]
+    squared = (truth - predicted) ** 2
+    counts, errors, values = (
+        np.bincount(channels, weights=part, minlength=n_channels) for part in (np.ones(len(truth)), squared, truth**2)
+    )
+    # variance that the hidden cells of a channel happen not to show counts as unexplained
+    unseen = np.maximum(1 - values / np.maximum(counts, 1), 0.0)
+    variances = (errors + SCORE_PRIOR * squared.mean()) / (counts + 1) + unseen
+    score = float((counts * np.log(np.maximum(variances, 1e-300))).sum() / max(len(truth), 1))
+    return LinkErrors(score, float(np.sqrt(squared.mean())))
+
+
+def own_gain(truth: Array, graph: Array, channels: Array, n_channels: int) -> Array:
+    """Part of the graph's estimate that is kept in each channel, if nothing else is known about a cell."""
+    link = link_of_cells(truth, graph, channels, n_channels)
+    independent = FactorModel.independent(np.ones(n_channels))
+    return np.asarray(combine(np.ones((1, n_channels)), None, independent, link).value[0])
+
+
+def link_of_cells(truth: Array, graph: Array, channels: Array, n_channels: int) -> GraphLink:
+    """The link without factors."""
+    independent = FactorModel.independent(np.ones(n_channels))
+    return fit_graph_link((np.zeros(len(truth), dtype=np.int64), channels, truth, graph), None, independent)

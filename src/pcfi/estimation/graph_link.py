@@ -1,0 +1,179 @@
+"""How the graph's estimate of a cell relates to its value, and how both sources of knowledge are combined.
+
+For a known cell that was hidden, let z be its standardised value and g what diffusion from the other nodes says. With f
+the factors of the node's columns (`factor_model`), each column c has
+
+    g = tau_c z + delta_c . f + noise,      noise ~ N(0, omega_c)
+
+tau is near 1 where a column follows the graph, near 0 where it ignores it, and below 0 where it runs against it; delta
+says how far the other columns tell what the neighbours look like. A missing cell is estimated in two steps, as by a
+Kalman filter: the known columns of the row give h = lambda_c . E[f] with variance v, and the graph corrects it,
+
+    x = h + k (g - tau h - delta . E[f]),      k = cov(z, g) / var(g)  given the row.
+
+With no other column known this is k g, the graph's estimate drawn towards the mean; where the row says it all, v and k
+are near 0.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pcfi._typing import Array
+from pcfi.estimation.factor_model import FactorModel
+from pcfi.estimation.pooling import pooled_means
+
+PRIOR_WEIGHT = 0.5  # prior mean of the part of the graph's estimate that is kept: a graph is given for a reason
+WEIGHT_VARIANCE = 0.1  # its prior variance: between -0.1 and 1.1, most likely
+FACTOR_RIDGE = 5.0  # cells that say delta = 0
+MIN_PRECISION = 1 / WEIGHT_VARIANCE  # prior precision of a column's own part about the common one
+MIN_NOISE = 1e-9  # of a column's variance: no estimate of the graph is exact
+
+
+@dataclass(frozen=True, eq=False)
+class GraphLink:
+    """Slope tau and noise variance omega of each column, and its coefficients delta of shape (n_columns, rank)."""
+
+    slope: Array
+    noise: Array
+    factors: Array
+
+
+@dataclass(frozen=True, eq=False)
+class CellEstimate:
+    """Estimates of cells, their variances, and the part of the estimates that comes from the row alone."""
+
+    value: Array
+    variance: Array
+    from_row: Array
+
+
+def fit_graph_link(
+    cells: tuple[Array, Array, Array, Array], posterior: tuple[Array, Array] | None, model: FactorModel
+) -> GraphLink:
+    """Estimate the link from hidden cells: their rows, channels, values and the graph's estimates."""
+    rows, channels, values, graph = cells
+    n_channels = len(model.noise)
+    if posterior is None:
+        return GraphLink(*_slopes(values, graph, channels, model.noise), np.zeros((n_channels, 0)))
+    mean, covariance = posterior
+    rank = model.rank
+    second = (mean[:, :, None] * mean[:, None, :] + covariance).reshape(len(mean), rank * rank)
+    moments = _sums_by_channel(second, rows, channels, n_channels).reshape(-1, rank, rank) + FACTOR_RIDGE * np.eye(rank)
+    solved = [
+        np.linalg.solve(moments, _sums_by_channel(mean, rows, channels, n_channels, part)[:, :, None])[:, :, 0]
+        for part in (values, graph)
+    ]
+    # what is left of z and g when f has explained its part of both
+    values, graph = (
+        part - (mean[rows] * one[channels]).sum(axis=1) for part, one in zip((values, graph), solved, strict=True)
+    )
+    slope, noise = _slopes(values, graph, channels, model.noise)
+    return GraphLink(slope, noise, solved[1] - slope[:, None] * solved[0])
+
+
+def _sums_by_channel(
+    of_rows: Array, rows: Array, channels: Array, n_channels: int, weights: Array | None = None
+) -> Array:
+    """Sums over cells of what their rows have, times a weight of each cell, by channel."""
+    from scipy import sparse
+
+    weights = np.ones(len(rows)) if weights is None else weights
+    return np.asarray(sparse.csr_array((weights, (channels, rows)), shape=(n_channels, len(of_rows))) @ of_rows)
+
+
+def _slopes(values: Array, graph: Array, channels: Array, variance: Array) -> tuple[Array, Array]:
+    """Slope tau and noise omega of each channel, whose values have the given variance.
+
+    They follow from the regression of z on g, which is stable where g hardly varies: with rho its slope and s^2 the
+    variance of g, tau = rho s^2 / v and omega = s^2 - tau^2 v. rho is drawn towards that of all channels by its
+    precision, that of a heteroscedastic regression (HC3: MacKinnon and White, 1985), so that a few large values do not
+    pass for much evidence; variance that the hidden cells happen not to show counts as unexplained.
+    """
+    n_channels = len(variance)
+
+    def total(part: Array) -> Array:
+        return np.bincount(channels, weights=part, minlength=n_channels)
+
+    counts = np.maximum(total(np.ones(len(values))), 1)
+    values, graph = (part - (total(part) / counts)[channels] for part in (values, graph))
+    squares = total(graph**2)
+    own = np.divide(total(values * graph), squares, out=np.zeros(n_channels), where=squares > 0)
+    leverage = np.minimum((1 / counts)[channels] + graph**2 / np.where(squares > 0, squares, 1.0)[channels], 1 - 1e-9)
+    residual = np.abs(values - own[channels] * graph) + MIN_NOISE
+    scatter = total((graph * residual / (1 - leverage)) ** 2)
+    unseen = np.maximum(variance - total(values**2) / counts, 0.0)
+    precision = squares**2 / np.maximum(scatter + (unseen + MIN_NOISE * variance) * squares, np.finfo(np.float64).tiny)
+    common = (total(values * graph).sum() + PRIOR_WEIGHT / WEIGHT_VARIANCE) / (squares.sum() + 1 / WEIGHT_VARIANCE)
+    own = (precision * own + common * MIN_PRECISION) / (precision + MIN_PRECISION)
+    weight = pooled_means(own, precision, common)
+    typical = squares.sum() / counts.sum()
+    spread = np.minimum((squares + typical) / (counts + 1), 0.99 * variance / np.maximum(weight**2, 1e-9))
+    slope = weight * spread / variance
+    return slope, np.maximum(spread - slope**2 * variance, MIN_NOISE)
+
+
+def prior_link(n_channels: int) -> GraphLink:
+    """The link that the priors alone make: half of the graph's estimate is kept, if its variance is 1."""
+    return GraphLink(
+        np.full(n_channels, PRIOR_WEIGHT), np.full(n_channels, 1 - PRIOR_WEIGHT**2), np.zeros((n_channels, 0))
+    )
+
+
+def combine(graph: Array, posterior: tuple[Array, Array] | None, model: FactorModel, link: GraphLink) -> CellEstimate:
+    """Estimate all cells of some rows from the graph's estimates (NaN: there is none) and the posterior of the factors.
+
+    Without factors there is no posterior.
+    """
+    if posterior is None:
+        from_row = expected = with_factors = of_factors = np.zeros((1, graph.shape[1]))
+        row_variance = model.noise[None, :]
+    else:
+        mean, covariance = posterior
+        from_row, expected = mean @ model.loadings.T, mean @ link.factors.T
+        weighted = np.matmul(covariance, model.loadings.T)  # (n, r, c)
+        row_variance = (weighted * model.loadings.T).sum(axis=1) + model.noise
+        with_factors = (weighted * link.factors.T).sum(axis=1)
+        of_factors = (np.matmul(covariance, link.factors.T) * link.factors.T).sum(axis=1)
+    return _updated(graph, from_row, expected, row_variance, with_factors, of_factors, link.slope, link.noise)
+
+
+def combine_cells(
+    graph: Array,
+    rows: Array,
+    channels: Array,
+    posterior: tuple[Array, Array] | None,
+    model: FactorModel,
+    link: GraphLink,
+) -> CellEstimate:
+    """The same for single cells, given by their rows and channels."""
+    slope, noise = link.slope[channels], link.noise[channels]
+    if posterior is None:
+        zeros = np.zeros(len(graph))
+        return _updated(graph, zeros, zeros, model.noise[channels], zeros, zeros, slope, noise)
+    mean, covariance = posterior[0][rows], posterior[1][rows]
+    loadings, factors = model.loadings[channels], link.factors[channels]
+    weighted = np.einsum("nij,nj->ni", covariance, loadings)
+    row_variance = (weighted * loadings).sum(axis=1) + model.noise[channels]
+    of_factors = np.einsum("ni,nij,nj->n", factors, covariance, factors)
+    from_row, expected = (mean * loadings).sum(axis=1), (mean * factors).sum(axis=1)
+    return _updated(graph, from_row, expected, row_variance, (weighted * factors).sum(axis=1), of_factors, slope, noise)
+
+
+def _updated(
+    graph: Array,
+    from_row: Array,
+    expected: Array,
+    row_variance: Array,
+    with_factors: Array,
+    of_factors: Array,
+    slope: Array,
+    noise: Array,
+) -> CellEstimate:
+    """The Kalman step: what the row says, corrected by the graph's estimate."""
+    together = slope * row_variance + with_factors
+    graph_variance = slope**2 * row_variance + 2 * slope * with_factors + of_factors + noise
+    gain = np.where(np.isnan(graph), 0.0, together / graph_variance)
+    value = from_row + gain * (np.nan_to_num(graph) - slope * from_row - expected)
+    variance = np.maximum(row_variance - gain * together, 1e-12)
+    return CellEstimate(value, variance, np.broadcast_to(from_row, graph.shape))

@@ -1,0 +1,159 @@
+"""The value model: each missing cell from the graph, from the other columns of its node, and from its column's mean.
+
+    x_c  =  mu_c  +  (what the other known columns of the node say)  +  k_c (graph estimate  -  what they let expect)
+
+`channel_scale` puts every column on the scale of the model, `graph_estimates` supplies the graph's part (stage 1 of
+PCFI), `factor_model` the other columns' part, `graph_link` weighs one against the other, and `error_model` says
+how large errors are. Everything is estimated on known cells that were hidden; columns borrow from each other only as
+far as their own evidence is thin.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from pcfi._typing import Array
+from pcfi.estimation.channel_scale import ChannelScale
+from pcfi.estimation.error_model import ErrorModel, cell_features
+from pcfi.estimation.factor_model import FactorModel
+from pcfi.estimation.graph_link import CellEstimate, GraphLink, combine
+from pcfi.inputs.graphs import Graph
+from pcfi.inputs.problem import Problem
+from pcfi.stages.degree_scaling import DegreeScale
+from pcfi.stages.hops import Hops
+
+MAX_BLOCK_CELLS = 1 << 18  # cells of a block of rows
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ValueModel:
+    """A fitted value model.
+
+    Attributes
+    ----------
+    scale : ChannelScale
+    factors : FactorModel
+    link : GraphLink
+    degree : DegreeScale or None
+        What features are divided by while they diffuse.
+    errors : ErrorModel
+    """
+
+    scale: ChannelScale
+    factors: FactorModel
+    link: GraphLink
+    degree: DegreeScale | None
+    errors: ErrorModel
+
+    def prepare(self, problem: Problem) -> Problem:
+        """The problem that is diffused: on the scale of the model, divided by powers of the degree if that helps."""
+        transformed = self.scale.transformed(problem)
+        return transformed if self.degree is None else self.degree.divide(transformed)
+
+    def apply(self, problem: Problem, hops: Hops, out: Array, *, fill_unreachable: bool) -> None:
+        """Turn the diffused values in `out` into estimates, in the units of `problem`; known cells get their values.
+
+        Unreachable cells are estimated from the other columns of their node, or hold the mean, if `fill_unreachable`.
+        """
+        for rows in row_blocks(*out.shape):
+            codes = _expanded(hops, rows)
+            known = codes == 0
+            diffused = out[rows].astype(np.float64)
+            if self.degree is not None:
+                diffused = self.degree.multiplied(diffused, rows)
+            filled = hops.is_filled(codes)
+            estimate = self.estimate(
+                np.where(known, problem.values[rows], 0.0), known, np.where(filled, diffused, np.nan)
+            )
+            mean = estimate.value + self.scale.mean_shift(estimate.variance)
+            values = self.scale.plausible(self.scale.original(mean))
+            nothing = ~hops.is_reachable(codes) & ~self._says_something(known)
+            values = np.where(nothing, self.scale.typical, values)
+            chosen = filled | ~hops.is_reachable(codes) if fill_unreachable else filled
+            np.copyto(out[rows], values, where=chosen, casting="same_kind")
+            np.copyto(out[rows], problem.values[rows], where=known)
+
+    def estimate(self, values: Array, known: Array, diffused: Array) -> CellEstimate:
+        """Estimate rows from known values (in their own units) and diffused ones (on the scale of the model)."""
+        posterior = None
+        if self.factors.rank:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                transformed = np.where(self.scale.logarithmic, np.log(values), values)
+            standardized = np.where(known, self.scale.standardized(transformed), 0.0)
+            posterior = self.factors.posterior(standardized, known.astype(np.float64))
+        return combine(self.scale.standardized(diffused), posterior, self.factors, self.link)
+
+    def _says_something(self, known: Array) -> Array:
+        """Rows that know a column which explains others."""
+        explains = (self.factors.loadings != 0).any(axis=1)
+        return np.asarray((known & explains).any(axis=1, keepdims=True))
+
+    def standard_deviations(self, known: Array, reachable: Array) -> Array:
+        """Standard deviation that the model gives every cell of some rows, from what is known in the row."""
+        zeros = np.zeros(known.shape)
+        posterior = self.factors.posterior(zeros, known.astype(np.float64)) if self.factors.rank else None
+        estimate = combine(np.where(reachable, 0.0, np.nan), posterior, self.factors, self.link)
+        return np.asarray(np.sqrt(np.broadcast_to(estimate.variance, known.shape)))
+
+    def expected_errors(self, graph: Graph, hops: Hops, filled: Array) -> Array:
+        """Expected absolute error of every cell, in standard deviations of its channel; 0 if known."""
+        out = np.zeros(filled.shape)
+        standardized = self._standardized(filled)
+        spread, weight = self.errors.usual_spread, self.errors.edge_weight
+        for rows in row_blocks(*filled.shape):
+            codes = _expanded(hops, rows)
+            reachable = hops.is_reachable(codes)
+            deviations = self.standard_deviations(codes == 0, reachable)
+            nodes, channels = np.nonzero(hops.is_filled(codes))
+            features = cell_features(graph, hops, standardized, nodes + rows.start, channels, spread, weight)
+            features = np.column_stack([np.log(deviations[nodes, channels]), features])
+            block = out[rows]
+            block[nodes, channels] = self.errors.expected(features, channels, codes[nodes, channels])
+            ratio = deviations / np.sqrt(self._marginal_variance())
+            np.copyto(block, self.errors.expected_deviation() * np.minimum(ratio, 1.0), where=~reachable)
+        return out
+
+    def _marginal_variance(self) -> Array:
+        return np.asarray((self.factors.loadings**2).sum(axis=1) + self.factors.noise)
+
+    def _standardized(self, filled: Array) -> Array:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            transformed = np.where(self.scale.logarithmic, np.log(filled), filled)
+        return self.scale.standardized(transformed)
+
+    def half_widths(self, expected: Array, hops: Hops, coverage: float) -> Array:
+        """Half the width of the interval of every cell, in standard deviations, given its expected error."""
+        quantile = self.errors.quantiles(coverage)
+        mean = self.errors.expected_deviation()
+        of_unreachable = self.errors.deviation_quantiles(coverage) / np.where((mean > 0) & np.isfinite(mean), mean, 1.0)
+        out = np.empty(expected.shape)
+        for rows in row_blocks(*expected.shape):
+            reachable = hops.is_reachable(_expanded(hops, rows))
+            with np.errstate(invalid="ignore"):
+                out[rows] = expected[rows] * np.where(reachable, quantile, of_unreachable)
+            out[rows][expected[rows] == 0] = 0.0
+        return out
+
+    def intervals(self, filled: Array, hops: Hops, half_widths: Array) -> tuple[Array, Array]:
+        """Lowest and highest value of every cell, within what is possible; known cells have their value twice."""
+        standardized, is_known = self._standardized(filled), half_widths == 0
+        for rows in row_blocks(*filled.shape) if self.scale.logarithmic.any() else ():
+            codes = _expanded(hops, rows)
+            deviations = self.standard_deviations(codes == 0, hops.is_reachable(codes))
+            standardized[rows] -= self.scale.mean_shift(deviations**2)
+        low = np.maximum(self.scale.original(standardized - half_widths), self.scale.least)
+        high = np.minimum(self.scale.original(standardized + half_widths), self.scale.greatest)
+        return np.where(is_known, filled, np.minimum(low, filled)), np.where(is_known, filled, np.maximum(high, filled))
+
+
+def _expanded(hops: Hops, rows: slice) -> Array:
+    """Codes of every channel in some rows."""
+    return np.asarray(hops.codes[rows][:, hops.patterns])
+
+
+def row_blocks(n_rows: int, n_channels: int) -> Iterator[slice]:
+    """Slices of rows with a bounded number of cells each."""
+    size = max(1, MAX_BLOCK_CELLS // max(n_channels, 1))
+    for start in range(0, n_rows, size):
+        yield slice(start, min(start + size, n_rows))
