@@ -30,7 +30,7 @@ class ComparisonOptions:
     folds: int = o.filling_option(
         "--folds",
         "NUMBER",
-        "Number of folds, at least 2. Each hides a fifth of the known cells; if few are known, each is hidden once.",
+        "Number of folds, at least 2. Each hides a fifth of the known cells.",
         default=DEFAULT_FOLDS,
     )
     unit: str = o.filling_option(

@@ -17,8 +17,11 @@ from pcfi.cli.output_tables import fitting, tables_of
 from pcfi.cli.outputs import Outputs
 from pcfi.cli.session import Session, open_session
 from pcfi.errors import FeatureError, FileError, ParameterError, counted
+from pcfi.estimation import ColumnReports
 from pcfi.files.formats import STANDARD
 from pcfi.files.writing import write_table, write_text
+
+MAX_COLUMNS = 20  # in the summary
 
 
 @dataclass(frozen=True)
@@ -42,9 +45,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Completed:
-    """A finished imputation: the result, the files that were written, and what --json prints."""
+    """A finished imputation: the result, the reports of its columns, the files written, and what --json prints."""
 
     result: Any
+    columns: ColumnReports
     outputs: Outputs
     as_json: dict[str, Any] | None
 
@@ -71,7 +75,7 @@ def impute(
         completed = _fill_on_disk(session, request) if budget.is_set else _fill_in_memory(session, request)
         if completed.as_json is not None:
             typer.echo(json.dumps(completed.as_json))
-        session.show(_summary(completed.result, completed.outputs))
+        session.show(_summary(completed))
 
 
 def _fill_in_memory(session: Session, request: Request) -> Completed:
@@ -88,12 +92,12 @@ def _fill_in_memory(session: Session, request: Request) -> Completed:
         outputs = outputs.written(tables)
     evaluation = _evaluation(session, request, loaded) if request.filling.evaluate else None
     if not (outputs.report or outputs.facts or request.running.as_json):
-        return Completed(result, outputs, None)
+        return Completed(result, result.columns, outputs, None)
     with session.stage("report"):
         facts = _facts(session, request, loaded, result, evaluation)
         _write_report(facts, outputs)
     as_json = {**json.loads(facts.to_json()), "picture": None, "outputs": outputs.tables()}
-    return Completed(result, outputs, as_json if request.running.as_json else None)
+    return Completed(result, result.columns, outputs, as_json if request.running.as_json else None)
 
 
 def _fill_on_disk(session: Session, request: Request) -> Completed:
@@ -110,7 +114,7 @@ def _fill_on_disk(session: Session, request: Request) -> Completed:
         outputs,
         Budget(**vars(request.budget), others=others),
     )
-    return Completed(result, outputs, asdict(result) if request.running.as_json else None)
+    return Completed(result, ColumnReports(), outputs, asdict(result) if request.running.as_json else None)
 
 
 def _load(session: Session, request: Request) -> Loaded:
@@ -174,7 +178,8 @@ def _write_report(facts: Any, outputs: Outputs) -> None:
         write_text(facts.to_json(), outputs.facts, force=outputs.force)
 
 
-def _summary(result: Any, outputs: Outputs) -> str:
+def _summary(completed: Completed) -> str:
+    result, outputs = completed.result, completed.outputs
     share = result.n_missing / max(1, result.shape[0] * result.shape[1])
     parameters = (
         ""
@@ -186,9 +191,20 @@ def _summary(result: Any, outputs: Outputs) -> str:
         [
             f"Filled {counted(result.n_missing, 'missing cell')} ({share:.1%}) by {result.method}{parameters}.",
             result.status,
+            *_columns(completed.columns),
             *(f"Wrote {path}{' (a folder)' if Path(path).is_dir() else ''}" for path in paths if path != STANDARD),
         ]
     )
+
+
+def _columns(reports: ColumnReports) -> list[str]:
+    """The table of the incomplete columns: errors on hidden cells, and what explains each column."""
+    incomplete = [report for report in reports if report.n_missing]
+    if not incomplete:
+        return []
+    n_more = len(incomplete) - MAX_COLUMNS
+    more = [f"and {counted(n_more, 'more column')}: --json and --report have them all"] if n_more > 0 else []
+    return ["", repr(ColumnReports(incomplete[:MAX_COLUMNS])), *more, ""]
 
 
 command = grouped_command(impute)

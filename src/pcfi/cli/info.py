@@ -136,7 +136,7 @@ def _remarks(graph: GraphFacts, channels: tuple[ChannelSummary, ...]) -> list[st
         remarks.append(f"{counted(len(constant), 'channel')} whose known values are all equal, first {constant[0]!r}.")
     if spread and max(spread) > MAX_RANGE_RATIO * min(spread):
         remarks.append(
-            "The channels have very different ranges: with --alpha and --beta as numbers, add --standardize, so that "
+            "The channels have very different ranges: with --objective representation, add --standardize, so that "
             "wide channels do not dominate."
         )
     if not any(channel.n_missing for channel in channels):

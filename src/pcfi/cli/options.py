@@ -132,8 +132,7 @@ class EstimationOptions:
     objective: str | None = filling_option(
         "--objective",
         "NAME",
-        "values for accurate numbers, or representation for the paper's input to a neural network. Default: values, "
-        "but representation if --alpha and --beta are numbers.",
+        "values for accurate numbers, or representation for the paper's input to a neural network. Default: values.",
     )
     steps: int | None = filling_option(
         "--steps", "NUMBER", "Diffuse for this many steps, as in the paper. Default: until values settle."
@@ -189,9 +188,13 @@ class OutputOptions:
     stream_format: str = output_option(
         "--to", "FORMAT", f"Format of standard output: {', '.join(STREAM_FORMATS)}.", default="csv"
     )
-    confidence: str | None = output_option("--confidence", "FILE", "File for the confidence of every cell.")
+    confidence: str | None = output_option(
+        "--confidence",
+        "FILE",
+        "File for the confidence of every cell: alpha^hops, not a probability. Errors to expect: --intervals.",
+    )
     confidence_columns: bool = output_option(
-        "--confidence-columns", None, "Add the confidence as columns of the filled table.", default=False
+        "--confidence-columns", None, "Add the confidence, alpha^hops, as columns of the filled table.", default=False
     )
     hops: str | None = output_option(
         "--hops", "FILE", "File for the number of hops from every cell to the nearest known one."
@@ -228,7 +231,7 @@ class BudgetOptions:
         "--memory",
         "SIZE",
         "Fill files of any size within this much memory, such as 4GB; after an interruption, the same command "
-        "continues. Nodes: .parquet, .csv, .tsv, .npy or .zarr. Alpha and beta are not tuned.",
+        "continues. Nodes: .parquet, .csv, .tsv, .npy or .zarr. The result is the paper's representation.",
     )
     cluster: str | None = running_option(
         "--cluster",

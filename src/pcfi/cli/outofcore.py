@@ -15,12 +15,12 @@ from pcfi.inputs.columns import EdgeColumns, NodeColumns
 
 INSTEAD = {
     "--confidence-columns": "use --confidence FILE",
-    "--intervals": "leave it out: they are learned from the whole table only",
+    "--intervals": "leave it out: they belong to values, which need the table in memory",
     "--report": "leave it out, or make a report of fewer columns, without a budget",
     "--facts": "leave it out, or use --json",
     "--evaluate": "use pcfi evaluate on fewer columns",
     "--round": "round the output",
-    "--objective values": "leave it out: values are calibrated on the whole table only",
+    "--objective values": "leave it out: values need the table in memory; a budget gives the paper's representation",
     "--threads": "workers have threads of their own, dask worker --nthreads",
 }
 
@@ -124,17 +124,21 @@ def _refuse(paths: tuple[str, str], parameters: dict[str, Any], outputs: Outputs
 
 
 def _parameters(session: Session, parameters: dict[str, Any]) -> dict[str, Any]:
-    """Select the parameters of `pcfi.scale.impute`, and print the defaults of alpha and beta that apply."""
+    """Select the parameters of `pcfi.scale.impute`, and print what is filled in, unless all of it was given."""
     from inspect import signature
 
     from pcfi import scale
 
     defaults = {name: parameter.default for name, parameter in signature(scale.impute).parameters.items()}
-    parameters = {name: value for name, value in parameters.items() if name in defaults}
-    omitted = [name for name in ("alpha", "beta") if name not in parameters]
-    if omitted and parameters.get("method", defaults["method"]) == "pcfi":
-        session.say(f"Nothing is tuned within a budget: {', '.join(f'{name}={defaults[name]}' for name in omitted)}")
-    return parameters
+    chosen = {name: value for name, value in parameters.items() if name in defaults}
+    is_given = {"alpha", "beta", "objective"} <= set(parameters)
+    if chosen.get("method", defaults["method"]) == "pcfi" and not is_given:
+        alpha, beta = (chosen.get(name, defaults[name]) for name in ("alpha", "beta"))
+        session.say(
+            "Nothing is tuned within a budget: the result is the paper's representation, with "
+            f"alpha={alpha}, beta={beta}"
+        )
+    return chosen
 
 
 @contextmanager

@@ -32,10 +32,8 @@ def tables_of(loaded: Loaded, result: Any, outputs: Outputs) -> dict[str, Any]:
         _left_out(outputs.hops, f"the method {result.method} was best, and it does not search the graph")
     if outputs.intervals and result.expected_error is not None:
         tables["intervals"] = _intervals(loaded, result, outputs.coverage)
-    elif outputs.intervals and result.method != "pcfi":
-        _left_out(outputs.intervals, f"the method {result.method} was best, and it has no intervals")
     elif outputs.intervals:
-        _left_out(outputs.intervals, f"nothing was learned about errors, because {result.tuning.note}")
+        _left_out(outputs.intervals, f"the method {result.method} was best, and it has no intervals")
     return tables
 
 

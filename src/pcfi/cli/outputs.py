@@ -91,14 +91,10 @@ class Outputs:
     def _check_intervals(self, parameters: dict[str, Any]) -> None:
         if not 0 < self.coverage < 1:
             raise ParameterError(f"--coverage must be a number between 0 and 1 (both excluded), got {self.coverage:g}")
-        numbers = all(isinstance(parameters.get(name), float | int) for name in ("alpha", "beta"))
         if parameters.get("method", "pcfi") not in ("pcfi", "auto"):
             raise ParameterError(f"--intervals: the method {parameters['method']} has none; pcfi has")
-        if parameters.get("objective", "representation" if numbers else "values") != "values":
-            raise ParameterError(
-                "--intervals belong to values, but the paper's method was asked for, by numbers for alpha and beta or "
-                "by the objective representation: add --objective values"
-            )
+        if parameters.get("objective", "values") != "values":
+            raise ParameterError("--intervals belong to --objective values, and a representation has none")
 
     def _format(self, what: str, path: str) -> Format:
         if path != STANDARD:

@@ -125,6 +125,6 @@ def read_sizes(
 
 def bytes_in_memory(shape: tuple[int, int], n_edges: int, itemsize: int) -> int:
     """Approximate bytes to read the files and fill them in memory."""
-    cells, settings = shape[0] * shape[1], Settings(alpha=0.5, beta=0.0)
+    cells, settings = shape[0] * shape[1], Settings(alpha=0.5, beta=0.0, objective="representation")
     filling = cells * (itemsize + 1) + diffusion_bytes(ProblemSize.of_shape(shape, itemsize, settings), settings)
     return TABLE_COPIES * cells * itemsize + EDGE_BYTES * n_edges + filling

@@ -11,7 +11,7 @@ from pcfi._typing import Array
 from pcfi.errors import FeatureError, ParameterError
 from pcfi.estimation.folds import Fold, make_folds
 from pcfi.estimation.resolution import on_host
-from pcfi.estimation.result import seeded
+from pcfi.estimation.result import seed_of
 from pcfi.evaluation.cells import HiddenCells, split_cells
 from pcfi.evaluation.reliability import COVERAGE, ErrorEstimates, measure_reliability
 from pcfi.evaluation.result import Evaluation, MethodScores, ScoreAtHops
@@ -21,7 +21,6 @@ from pcfi.inputs.graphs import GraphLike
 from pcfi.inputs.problem import Problem, known_mask, read_problem
 from pcfi.progress import progress_bar
 from pcfi.settings import METHODS, Settings
-from pcfi.stages.hops import Hops, count_hops
 
 __all__ = ["Evaluation", "evaluate"]
 
@@ -56,10 +55,11 @@ def evaluate(
         As in `impute`.
     methods : sequence of str, or mapping, default=("zero", "mean", "neighbors", "fp", "pcfi")
         The methods to compare, as in `impute`; or a mapping from a name of your own to the options of `impute`, such as
-        {"paper": {"alpha": 0.9, "beta": 0.1}, "tuned": {}}; `directed` and `progress` are the same for all.
+        {"values": {}, "paper": {"alpha": 0.9, "beta": 0.1, "objective": "representation"}}; `directed` and `progress`
+        are the same for all.
     folds : int, default=3
         Number of folds, at least 2. Each hides a fifth of the known cells, or 250,000 cells if that is less; there are
-        no more folds once every cell has been hidden. If at most 40 nodes or cells can be hidden, 5 folds hide all.
+        no more folds once every cell has been hidden.
     unit : {"deviation", "data"}, default="deviation"
         Unit of errors: the standard deviation of each channel's known values, so that channels of different scales
         count alike, or the unit of the data.
@@ -91,7 +91,7 @@ def evaluate(
     if unit not in UNITS:
         raise ParameterError(f"must be one of {', '.join(map(repr, UNITS))}, got {unit!r}", parameter="unit")
     problem = on_host(read_problem(features, graph, known, directed=directed))
-    folds_made = make_folds(problem, seeded(random_state), most=_check_folds(folds), complete=True)
+    folds_made = make_folds(problem, _check_folds(folds), seed_of(random_state))
     if len(folds_made) < 2:
         raise FeatureError("too few cells are known to hide some of them: evaluate needs at least 2 nodes or cells")
     hidden = split_cells(folds_made, problem)
@@ -201,9 +201,8 @@ def _read_options(options: Any, directed: bool, random_state: Any) -> Settings:
 
 
 def _hops_of(fold: Fold) -> Array:
-    hops: Hops = count_hops(fold.problem)
-    codes = hops.codes_at(fold.nodes, fold.channels).astype(np.int64)
-    return np.where(hops.is_reachable(codes), codes, -1)
+    codes = fold.hops.codes_at(fold.nodes, fold.channels).astype(np.int64)
+    return np.where(fold.hops.is_reachable(codes), codes, -1)
 
 
 def _predict(hidden: HiddenCells, hops: Array, unit: ErrorUnit, settings: Settings) -> FoldPrediction:

@@ -74,7 +74,7 @@ def impute(
     >>> from scipy import sparse
     >>> adata = anndata.AnnData(np.array([[1.0], [0.0], [3.0]]))
     >>> adata.obsp["connectivities"] = sparse.csr_array([[0, 1, 0], [1, 0, 1], [0, 1, 0]])
-    >>> pcfi.anndata.impute(adata, zeros_missing=True, alpha=0.5, beta=0.0)
+    >>> pcfi.anndata.impute(adata, zeros_missing=True, alpha=0.5, beta=0.0, objective="representation")
     >>> adata.layers["pcfi"].ravel()
     array([1., 2., 3.])
     """

@@ -76,7 +76,8 @@ def impute(
     >>> import pandas as pd, pcfi
     >>> nodes = pd.DataFrame({"age": [31.0, None, 35.0], "city": ["Oslo", None, "Oslo"]}, index=["ann", "bob", "cyd"])
     >>> edges = pd.DataFrame({"source": ["ann", "bob"], "target": ["bob", "cyd"]})
-    >>> pcfi.frames.impute(nodes, edges, categorical=["city"], alpha=0.5, beta=0.1).values
+    >>> options = {"alpha": 0.5, "beta": 0.1, "objective": "representation"}
+    >>> pcfi.frames.impute(nodes, edges, categorical=["city"], **options).values
           age  city
     ann  31.0  Oslo
     bob  33.0  Oslo

@@ -50,7 +50,7 @@ def impute(
     >>> import networkx as nx, pcfi
     >>> G = nx.path_graph(3)
     >>> nx.set_node_attributes(G, {0: 1.0, 2: 3.0}, "height")
-    >>> pcfi.networkx.impute(G, confidence=True, alpha=0.5, beta=0.1).nodes[1]
+    >>> pcfi.networkx.impute(G, confidence=True, alpha=0.5, beta=0.1, objective="representation").nodes[1]
     {'height': 2.0, 'height_confidence': 0.5}
     """
     if not is_networkx(G):

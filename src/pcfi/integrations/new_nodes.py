@@ -5,8 +5,8 @@ values of the nodes that are there, its missing cells settle at
 
     x_i = sum_j w_ij xi_j x_j / sum_j w_ij xi_j,      one hop farther than the nearest of its links
 
-Everything else is the pipeline's: stage 2 with the channel means and correlations of the nodes that are there,
-shrinkage, and the policy for unreachable cells.
+Everything else is the pipeline's: stage 2 with the channel means and correlations of the nodes that are there, the
+value model, and the policy for unreachable cells.
 """
 
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ class SettledNodes:
     Attributes
     ----------
     values : ndarray of shape (n_nodes, n_channels)
-        The result of stage 1; divided by powers of the degree, if that is what tuning chose.
+        The result of stage 1, on the scale of the value model if there is one.
     hops : Hops
     channels : Channels
         Facts about the known values that were diffused.
@@ -67,12 +67,11 @@ class SettledNodes:
             wrap_values=np.asarray,
             wrap_cells=np.asarray,
         )
-        scale = self.resolved.degree_scale
-        if scale is not None:
-            scale = scale.of_new(np.asarray(links.sum(axis=1), dtype=np.float64).ravel())
-        backend, shrinkage = NewNodesBackend(self, links), self.resolved.shrinkage
-        filled = fill(problem, self.resolved.settings, backend, degree_scale=scale, shrinkage=shrinkage)
-        return np.asarray(filled.values)
+        model = self.resolved.model
+        if model is not None and model.degree is not None:
+            degree = model.degree.of_new(np.asarray(links.sum(axis=1), dtype=np.float64).ravel())
+            model = replace(model, degree=degree)
+        return np.asarray(fill(problem, self.resolved.settings, NewNodesBackend(self, links), model).values)
 
     @cached_property
     def confidence(self) -> Array:

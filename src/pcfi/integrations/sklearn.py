@@ -3,22 +3,24 @@
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, cast
 
 import numpy as np
 
 from pcfi._typing import Array
+from pcfi.backends import backend_for
 from pcfi.errors import GraphError, ParameterError, PcfiWarning
 from pcfi.estimation import Resolved, Tuning
-from pcfi.estimation.search import DEFAULT_ALPHA
 from pcfi.imputation import impute
 from pcfi.inputs.graphs import Graph, prepare_graph
 from pcfi.inputs.node_tables import number_nodes
-from pcfi.inputs.problem import survey
+from pcfi.inputs.problem import read_problem
 from pcfi.integrations.knn import RowSearch, link, local_scale
 from pcfi.integrations.new_nodes import SettledNodes
 from pcfi.optional import load
+from pcfi.pipeline import run_stages
 from pcfi.result import Imputation
 from pcfi.settings import Settings
 from pcfi.stages.hops import Hops
@@ -34,6 +36,8 @@ from sklearn.utils.validation import (  # noqa: E402
     check_is_fitted,
     validate_data,
 )
+
+DEFAULT_ALPHA = 0.5  # for a graph of similar rows
 
 
 class PCFI(TransformerMixin, BaseEstimator):
@@ -166,19 +170,20 @@ class PCFI(TransformerMixin, BaseEstimator):
             self._values, self.confidence_, self.hops_, self.n_iter_ = features, features, features.astype(np.int32), 0
             return self
         alpha, beta = (self.alpha_, self.beta_) if graph is None else (self.alpha, self.beta)
-        result = self._impute(features, self.graph_, alpha, beta)
+        objective = "representation" if graph is None else "values"
+        result = self._impute(features, self.graph_, alpha, beta, objective)
         self._values, self.n_iter_ = result.values, result.steps
         self.confidence_, self.hops_ = result.confidence, result.hops
         self.alpha_, self.beta_, self.tuning_ = result.alpha, result.beta, result.tuning
-        diffused, scaled = result, _divide_by_degree(features, result.tuning)
-        if result.beta != 0 or result.tuning is not None:
-            with _suppress_warnings():
-                diffused = self._impute(scaled, self.graph_, self.alpha_, 0.0)
+        resolved = Resolved(self._settings(result), result.tuning)
+        problem = read_problem(features, self.graph_)
+        prepared = problem if resolved.model is None else resolved.model.prepare(problem)
+        diffused = run_stages(prepared, replace(resolved.settings, beta=0.0), backend_for(prepared))
         self._settled = SettledNodes(
             values=diffused.values,
-            hops=cast(Hops, result.cells.hops),
-            channels=survey(scaled, np.empty((0, 1), dtype=np.bool_)),
-            resolved=Resolved(self._settings(result), result.tuning),
+            hops=cast(Hops, diffused.hops),
+            channels=prepared.channels,
+            resolved=resolved,
         )
         return self
 
@@ -226,12 +231,13 @@ class PCFI(TransformerMixin, BaseEstimator):
             if not isinstance(value, Integral) or isinstance(value, bool) or value < minimum:
                 raise ParameterError(f"{name} must be a whole number of at least {minimum}, got {value!r}")
 
-    def _impute(self, features: Array, graph: Graph, alpha: Any, beta: Any) -> Imputation:
+    def _impute(self, features: Array, graph: Graph, alpha: Any, beta: Any, objective: str) -> Imputation:
         return impute(
             features,
             graph,
             alpha=alpha,
             beta=beta,
+            objective=objective,
             solver=UntilSettled() if self.solver is None else self.solver,
             standardize=self.standardize,
             unreachable=self.unreachable,
@@ -256,7 +262,8 @@ class PCFI(TransformerMixin, BaseEstimator):
         for _ in range(self.n_refinements if np.isnan(features).any() else 0):
             graph = self._link_fitted(*neighbors)
             with _suppress_warnings():
-                filled = impute(features, graph, alpha=_resolve_auto(self.alpha, DEFAULT_ALPHA), beta=0.0).values
+                alpha = _resolve_auto(self.alpha, DEFAULT_ALPHA)
+                filled = impute(features, graph, alpha=alpha, beta=0.0, objective="representation").values
             neighbors = self._search.search_filled(self.n_neighbors, np.asarray(filled))
         return self._link_fitted(*neighbors)
 
@@ -272,7 +279,7 @@ class PCFI(TransformerMixin, BaseEstimator):
         return Settings(
             alpha=result.alpha,
             beta=result.beta,
-            objective=result.objective,
+            objective=result.objective or "values",
             standardize=bool(self.standardize),
             unreachable=self.unreachable,
             solver=UntilSettled() if self.solver is None else self.solver,
@@ -288,12 +295,6 @@ class PCFI(TransformerMixin, BaseEstimator):
             filled = np.nan_to_num(self._settled.fill(features, self._link_new(*neighbors)))
             neighbors = self._search.search_filled(self.n_neighbors, self._values, features, filled)
         return self._settled.fill(features, self._link_new(*neighbors))
-
-
-def _divide_by_degree(features: Array, tuning: Tuning | None) -> Array:
-    """Return the features that are diffused: divided by powers of the degree, if tuning says so."""
-    scale = None if tuning is None else tuning.scale
-    return features if scale is None else features / scale.factors(features, scale.by_node)
 
 
 def _resolve_auto(value: Any, default: float) -> Any:

@@ -158,6 +158,7 @@ def impute(
         directed=directed,
         self_loops=self_loops,
         progress=progress,
+        objective="representation",
     )
     results = {"values": _text(result), "confidence": _text(confidence), "hops": _text(hops)}
     _check_choices(settings, results)

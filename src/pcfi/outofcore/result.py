@@ -63,7 +63,7 @@ class StoredImputation:
 
     @property
     def objective(self) -> str | None:
-        """As in `Imputation`: nothing is calibrated here, so PCFI gives a representation."""
+        """As in `Imputation`: no values are estimated here, so PCFI gives a representation."""
         return "representation" if self.method == "pcfi" else None
 
     def open(self, name: str = "values") -> Any:

@@ -111,7 +111,7 @@ def estimate(
     """
     if min(n_nodes, n_edges + 1, n_channels) < 1:
         raise ParameterError("n_nodes and n_channels must be at least 1, and n_edges at least 0")
-    settings = Settings(alpha=0.5, beta=beta, solver=solver, directed=directed)
+    settings = Settings(alpha=0.5, beta=beta, solver=solver, directed=directed, objective="representation")
     n_entries = n_edges * (1 if directed else 2)
     itemsize = working_dtype(np.dtype(dtype)).itemsize
     size = ProblemSize.of_shape((n_nodes, n_channels), itemsize, settings, n_entries=n_entries, threads=threads)

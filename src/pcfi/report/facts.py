@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pcfi.errors import FileError
+from pcfi.estimation.result import ColumnReport
 from pcfi.evaluation.reliability import Reliability
 
 LAYOUT = 2  # version of the JSON file
@@ -155,6 +156,7 @@ class Facts:
     warnings: tuple[str, ...] = ()
     picture: GraphDrawing | None = None
     evaluation: EvaluationFacts | None = None
+    columns: tuple[ColumnReport, ...] = ()
     layout: int = LAYOUT
 
     @property
@@ -171,6 +173,11 @@ class Facts:
     def n_unreachable(self) -> int:
         """Number of missing cells that no source reaches."""
         return sum(channel.n_unreachable for channel in self.channels)
+
+    @property
+    def has_confidence(self) -> bool:
+        """Whether confidence differs between cells: not with alpha=1, nor for methods without one."""
+        return any(one.confidence not in (None, 0.0, 1.0) for one in self.hops)
 
     def to_json(self) -> str:
         """Return the facts as JSON; numbers that are not finite become null."""

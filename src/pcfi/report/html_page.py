@@ -1,6 +1,7 @@
 """Facts -> one self-contained HTML page, which needs no other files and no network."""
 
 from pcfi.optional import load
+from pcfi.report.column_table import column_table
 from pcfi.report.facts import Facts
 from pcfi.report.imputation_charts import make_charts
 from pcfi.report.summary import summarize
@@ -15,5 +16,11 @@ def render_page(facts: Facts) -> str:
     )
     template = environment.get_template("report.html")
     return str(
-        template.render(facts=facts, sentences=summarize(facts), charts=make_charts(facts), library=vega_script())
+        template.render(
+            facts=facts,
+            sentences=summarize(facts),
+            columns=column_table(facts),
+            charts=make_charts(facts),
+            library=vega_script(),
+        )
     )

@@ -21,8 +21,8 @@ def make_charts(facts: Facts) -> list[Chart]:
         errors_by_hops(facts),
         expected_errors(facts),
         coverage(facts),
-        _confidence(facts),
         _hops(facts),
+        _confidence(facts),
         _distributions(facts),
         _graph(facts),
         _missing(facts),
@@ -104,9 +104,12 @@ def _hops(facts: Facts) -> Chart | None:
 def _confidence(facts: Facts) -> Chart | None:
     levels = [one for one in facts.hops if one.confidence is not None]
     total = sum(one.n_cells for one in levels)
-    if not total:
+    if not total or not facts.has_confidence:
         return None
-    caption = "Share of the missing cells that are filled with at least a given confidence."
+    caption = (
+        "Share of the missing cells that are filled with at least a given confidence, alpha to the power of the hops. "
+        "It measures distance and is not a probability."
+    )
     reached, values = 0, [{"confidence": 1.0, "share": 0.0}]
     for one in levels:
         reached += one.n_cells
@@ -174,8 +177,8 @@ def _graph(facts: Facts) -> Chart | None:
         return None
     part = "All" if len(drawing.dots) == drawing.n_nodes else f"A sample of {len(drawing.dots):,} of the"
     caption = (
-        f"{part} {drawing.n_nodes:,} nodes, coloured by the mean confidence of their filled cells. Hollow nodes had no "
-        "missing cell, or have no confidence."
+        f"{part} {drawing.n_nodes:,} nodes, coloured by the mean confidence of their filled cells (distance, not a "
+        "probability). Hollow nodes had no missing cell, or have no confidence."
     )
     edges = [
         {"x": drawing.dots[a].x, "y": drawing.dots[a].y, "x2": drawing.dots[b].x, "y2": drawing.dots[b].y}

@@ -90,6 +90,7 @@ def collect_facts(filling: FilledChannels, result: Imputation, graph: Graph, det
         warnings=details.warnings,
         picture=lay_out_graph(graph, _confidence_of_nodes(result, len(missing)), filling.node_name),
         evaluation=details.evaluation,
+        columns=tuple(result.columns),
     )
 
 

@@ -28,8 +28,9 @@ def summarize(facts: Facts) -> list[str]:
     )
     return [
         filled,
+        *_columns(facts),
         *_evaluation(facts),
-        *_confidence(facts),
+        *_distances(facts),
         *_unreachable(facts),
         facts.convergence.status,
         size,
@@ -37,7 +38,21 @@ def summarize(facts: Facts) -> list[str]:
     ]
 
 
-def _confidence(facts: Facts) -> list[str]:
+def _columns(facts: Facts) -> list[str]:
+    reports = [one for one in facts.columns if one.n_missing and one.n_hidden]
+    if not reports:
+        return []
+    n_hidden = sum(one.n_hidden for one in reports)
+    better = sum(one.error < one.error_of_mean for one in reports)
+    covered = sum(one.coverage * one.n_hidden for one in reports) / n_hidden
+    columns = "column is" if len(reports) == 1 else "columns are"
+    return [
+        f"{better:,} of {len(reports):,} incomplete {columns} estimated better than by the mean; the 90% intervals "
+        f"covered {covered:.1%} of {counted(n_hidden, 'hidden cell')}."
+    ]
+
+
+def _distances(facts: Facts) -> list[str]:
     reached = [one for one in facts.hops if one.hops is not None]
     total = sum(one.n_cells for one in reached)
     if not total:
@@ -48,9 +63,9 @@ def _confidence(facts: Facts) -> list[str]:
         f"{near / total:.0%} of the reachable missing cells are one hop from a known value; the farthest are "
         f"{counted(far, 'hop')} away"
     )
-    if all(one.confidence is not None for one in reached):
+    if facts.has_confidence:
         mean = sum(one.n_cells * (one.confidence or 0.0) for one in reached) / total
-        text += f". The mean confidence is {mean:.2f}"
+        text += f". The mean confidence is {mean:.2f}, which is a measure of distance, not a probability"
     return [f"{text}."]
 
 

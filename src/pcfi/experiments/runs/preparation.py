@@ -44,7 +44,15 @@ def warm_up() -> None:
             features = np.where(known, np.ones((64, 8), np.float32), np.float32(np.nan))
             for method in ("fp", "pcfi"):
                 for solver in (pcfi.FixedSteps(2), pcfi.UntilSettled()):
-                    pcfi.impute(features, edges, method=method, alpha=0.5, beta=0.1, solver=solver)
+                    pcfi.impute(
+                        features,
+                        edges,
+                        method=method,
+                        alpha=0.5,
+                        beta=0.1,
+                        solver=solver,
+                        objective="representation",
+                    )
             pcfi.impute(features, edges, method="neighbors")
     weight = torch.nn.Parameter(torch.ones(2, 2))
     optimizer = torch.optim.Adam([weight], fused=True)

@@ -42,6 +42,7 @@ def fill(run_input: RunInput) -> Filled:
             run_input.edges,
             method=run_input.run.system,
             unreachable="zero",
+            objective="representation",
             **_impute_options(run_input.run.system, run_input.parameters),
         )
     return result.values, {
