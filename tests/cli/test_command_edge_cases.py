@@ -92,7 +92,7 @@ def test_a_column_that_looks_like_ids_is_asked_about(tmp_path):
 def test_edges_that_are_given_twice_are_mentioned(tmp_path):
     (tmp_path / "n.csv").write_text("id,x\na,1\nb,\nc,5\n")
     (tmp_path / "e.csv").write_text("source,target\na,b\nb,c\nb,c\n")
-    options = ["--alpha", "1", "--beta", "0", "-o", "-"]
+    options = ["--alpha", "1", "--beta", "0", "--objective", "representation", "-o", "-"]
     said = invoke("impute", tmp_path / "n.csv", tmp_path / "e.csv", *options)
     assert "edges that are given more than once add up" in said.stderr
     assert "b,3.66" in said.stdout

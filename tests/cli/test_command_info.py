@@ -47,7 +47,7 @@ def test_info_notes_marks_of_missing_cells_and_different_ranges(tmp_path):
     ]
     (tmp_path / "n.csv").write_text("id,x,y\na,0,1\nb,1,2000\nc,,\n")
     remarks = json.loads(info(tmp_path / "n.csv", tmp_path / "e.csv", "--json").stdout)["remarks"]
-    assert any("with --alpha and --beta as numbers, add --standardize" in remark for remark in remarks)
+    assert any("with --objective representation, add --standardize" in remark for remark in remarks)
 
 
 def test_a_column_of_categories_counts_as_one(tmp_path):

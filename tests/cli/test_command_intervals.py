@@ -30,12 +30,13 @@ def column_of(table, ending):
     return np.stack([table[name + ending].to_numpy() for name in CHANNELS], axis=1)
 
 
-@pytest.mark.parametrize("coverage", [0.9, 0.5])
-def test_intervals_and_expected_errors_are_those_of_the_result(files, coverage):
-    done = impute(files, "--intervals", files / "intervals.parquet", "--coverage", coverage)
+@pytest.mark.parametrize(("coverage", "parameters"), [(0.9, {}), (0.5, {}), (0.9, {"alpha": 0.5, "beta": 0.1})])
+def test_intervals_and_expected_errors_are_those_of_the_result(files, coverage, parameters):
+    options = [word for name, number in parameters.items() for word in (f"--{name}", number)]
+    done = impute(files, "--intervals", files / "intervals.parquet", "--coverage", coverage, *options)
     assert done.exit_code == 0, done.stderr
     written = parquet.read_table(files / "intervals.parquet")
-    result = pcfi.impute(features(), ring())
+    result = pcfi.impute(features(), ring(), **parameters)
     for ending, wanted in zip(("_low", "_high"), result.interval(coverage), strict=True):
         assert np.array_equal(column_of(written, ending), wanted)
     assert np.array_equal(column_of(written, "_error"), result.expected_error)
@@ -57,8 +58,7 @@ def test_intervals_go_to_text_as_well(files):
     [
         (["--coverage", 1], "--coverage must be a number between 0 and 1 (both excluded), got 1"),
         (["--method", "fp"], "the method fp has none; pcfi has"),
-        (["--alpha", 0.5, "--beta", 0], "add --objective values"),
-        (["--objective", "representation"], "add --objective values"),
+        (["--objective", "representation"], "--intervals belong to --objective values"),
         (["--memory", "1GB"], "--intervals does not go together with --memory"),
     ],
 )
@@ -73,13 +73,13 @@ def test_intervals_are_no_arrays_since_their_columns_need_names(files):
     assert ".npy is none of .parquet" in impute(files, "--intervals", files / "intervals.npy").stderr
 
 
-def test_values_are_written_even_if_nothing_can_be_learned_about_errors(files):
+def test_intervals_have_no_end_if_nothing_can_be_learned_about_errors(files):
     few = features()
     few[3:] = np.nan
     parquet.write_table(node_table(few), files / "few.parquet")
     done = impute(files, "--intervals", files / "intervals.parquet", nodes="few.parquet")
     assert done.exit_code == 0, done.stderr
-    assert "intervals.parquet was not written" in done.stderr
-    assert "intervals.parquet" not in done.stdout
-    assert (files / "filled.parquet").exists()
-    assert not (files / "intervals.parquet").exists()
+    assert "warning: values are halfway between the graph's estimate and the column's mean" in done.stderr
+    written, missing = parquet.read_table(files / "intervals.parquet"), np.isnan(few)
+    assert np.isinf(column_of(written, "_high")[:, 1][missing[:, 1]]).all()  # the others are between 0 and 1
+    assert np.array_equal(column_of(written, "_low")[~missing], few[~missing])

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 import pcfi
 from command_line import COMMAND, N_NODES, edge_table, features, node_table, ring, run
 from pcfi.cli.app import COMMANDS, app, load_command
+from pcfi.estimation import ColumnReports
 
 pytestmark = pytest.mark.slow
 
@@ -134,6 +135,8 @@ def test_columns_categories_and_whole_numbers(tmp_path):
         "0.5",
         "--beta",
         "0.1",
+        "--objective",
+        "representation",
     ]
     facts = tmp_path / "facts.json"
     done = invoke(
@@ -191,6 +194,29 @@ def test_json_is_for_machines(files):
     assert sum(channel["n_missing"] for channel in facts["channels"]) == int(np.isnan(features()).sum())
     assert facts["convergence"]["converged"] is True
     assert facts["outputs"] == {"values": "o.csv"}
+    result = pcfi.impute(node_table(features()).select(["id", *CHANNELS]), edge_table(ring()))
+    assert [(one["name"], one["verdict"]) for one in facts["columns"]] == [
+        (one.name, one.verdict) for one in result.columns
+    ]
+    assert [one["error"] for one in facts["columns"]] == pytest.approx([one.error for one in result.columns])
+
+
+def test_the_summary_has_a_table_of_the_incomplete_columns(files, tmp_path):
+    done = invoke("impute", files / "nodes.csv", files / "edges.csv", "-o", tmp_path / "o.csv")
+    result = pcfi.impute(node_table(features()), edge_table(ring()))
+    incomplete = ColumnReports(one for one in result.columns if one.name != "label")
+    assert [one.name for one in incomplete] == CHANNELS
+    assert f"\n{incomplete!r}\n" in done.stdout
+    assert done.stdout.index("Settled") < done.stdout.index("verdict") < done.stdout.index("Wrote")
+
+
+def test_the_summary_of_many_columns_is_short(tmp_path):
+    values = np.where(np.random.default_rng(0).random((40, 25)) < 0.3, np.nan, np.arange(40.0)[:, None])
+    np.save(tmp_path / "n.npy", values)
+    np.save(tmp_path / "e.npy", ring())
+    said = invoke("impute", tmp_path / "n.npy", tmp_path / "e.npy", "-o", tmp_path / "o.npy").stdout
+    assert sum("follows the graph" in line or "explained by" in line for line in said.splitlines()) == 20
+    assert "and 5 more columns: --json and --report have them all" in said
 
 
 def test_quiet_says_nothing(files):

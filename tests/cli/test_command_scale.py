@@ -26,7 +26,7 @@ from pcfi.cli.app import app
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name == "nt", reason="kills with a signal")]
 
 N_NODES, N_CHANNELS = 2500, 20
-PAPER = ["--alpha", "0.5", "--beta", "0.1"]
+PAPER = ["--alpha", "0.5", "--beta", "0.1", "--objective", "representation"]
 
 
 def invoke(*arguments):
@@ -123,7 +123,7 @@ def test_arrays_go_in_and_every_format_out(files, tmp_path, suffix):
         table = parquet.read_table(target)
         assert table.column_names[:2] == ["channel_0", "channel_1"]
         found = np.stack([column.to_numpy() for column in table.columns], axis=1)
-    expected = pcfi.impute(values, index, alpha=0.5, beta=0.1).values
+    expected = pcfi.impute(values, index, alpha=0.5, beta=0.1, objective="representation").values
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
 
 
@@ -160,7 +160,9 @@ def test_the_commands_of_the_page_run_as_written(tmp_path):
     filled, shared = (parquet.read_table(tmp_path / name) for name in ("filled.parquet", "shared.parquet"))
     assert shared.equals(filled)
     nodes, edges = (parquet.read_table(tmp_path / f"{name}.parquet") for name in ("nodes", "edges"))
-    assert_same_tables(filled, pcfi.frames.impute(nodes, edges, id="name", alpha=0.5, beta=0.1).values)
+    assert_same_tables(
+        filled, pcfi.frames.impute(nodes, edges, id="name", alpha=0.5, beta=0.1, objective="representation").values
+    )
 
 
 def test_a_scheduler_that_is_not_there_is_one_line(files, tmp_path, monkeypatch):
@@ -244,9 +246,10 @@ def test_an_output_is_overwritten_only_by_force(files, tmp_path):
 def test_what_is_not_tuned_is_told(files, tmp_path):
     done = invoke("impute", files / "x.npy", files / "rows.npy", "-o", tmp_path / "y.npy", "--memory=2GB", "--beta=0")
     assert done.exit_code == 0
-    assert "Nothing is tuned within a budget: alpha=0.5\n" in done.stderr
+    said = "Nothing is tuned within a budget: the result is the paper's representation, with alpha=0.5, beta=0\n"
+    assert said in done.stderr
     values, index = problem()
-    expected = pcfi.impute(values, index, alpha=0.5, beta=0)
+    expected = pcfi.impute(values, index, alpha=0.5, beta=0, objective="representation")
     np.testing.assert_allclose(np.load(tmp_path / "y.npy"), expected.values, rtol=1e-6, atol=1e-6)
 
 
@@ -276,7 +279,7 @@ REFUSED = {
     "markers in arrays": (["x.npy", *FILES[1:], "--missing-value", "-9"], 2, "write NaN into such cells"),
     "confidence columns": ([*FILES, "--confidence-columns"], 2, "use --confidence FILE"),
     "tuning": ([*FILES, "--alpha", "auto"], 2, "--alpha auto does not go together with --memory, which does not tune"),
-    "calibrated values": ([*FILES, "--objective", "values"], 2, "--objective values does not go together"),
+    "calibrated values": ([*FILES, "--objective", "values"], 2, "a budget gives the paper's representation"),
     "other methods": ([*FILES, "--method", "mean"], 2, "one of pcfi, fp, got mean"),
     "threads of workers": ([*FILES, "--cluster", "tcp://x:1", "--threads", "2"], 2, "dask worker --nthreads"),
     "stdin": (["-", *FILES[1:]], 2, "standard input and output"),

@@ -84,10 +84,25 @@ def test_feature_propagation_without_self_loops_equals_pygs_transform(missing):
 
 def test_pcfi_is_the_librarys_with_the_papers_hundred_steps():
     run_input = small_run_input("pcfi", rate=0.8, alpha=0.7, beta=0.3)
-    expected = pcfi.impute(run_input.features, run_input.edges, alpha=0.7, beta=0.3, solver=pcfi.FixedSteps(100))
+    expected = pcfi.impute(
+        run_input.features,
+        run_input.edges,
+        alpha=0.7,
+        beta=0.3,
+        solver=pcfi.FixedSteps(100),
+        objective="representation",
+    )
     assert np.array_equal(fill(run_input)[0], expected.values)
     links = small_run_input("pcfi", rate=0.8, task="links", alpha=0.7, beta=0.3, solver="settled")
-    expected = pcfi.impute(links.features, links.edges, alpha=0.7, beta=0.3, unreachable="zero", self_loops=False)
+    expected = pcfi.impute(
+        links.features,
+        links.edges,
+        alpha=0.7,
+        beta=0.3,
+        unreachable="zero",
+        self_loops=False,
+        objective="representation",
+    )
     assert np.array_equal(fill(links)[0], expected.values)
 
 

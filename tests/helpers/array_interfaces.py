@@ -13,7 +13,11 @@ import pcfi
 from pcfi.inputs import tensors
 from pcfi.pyg import ImputeFeatures
 
-PAPER = {"alpha": 0.5, "beta": 0.1}  # the laws are about the paper's method unless they say otherwise
+PAPER = {
+    "alpha": 0.5,
+    "beta": 0.1,
+    "objective": "representation",
+}  # the laws are about the paper's method unless they say otherwise
 DEVICE = torch.device(os.environ.get("PCFI_TEST_DEVICE", "cpu"))
 
 
@@ -81,7 +85,8 @@ def pyg(features, graph, known=None, **options):
         data.edge_weight = to_tensor(weights)
     mask = None if known is None else ~to_tensor(known)
     is_pcfi = options.get("method", "pcfi") == "pcfi"
-    filled = ImputeFeatures(mask, add_confidence=is_pcfi, **PAPER | options)(data)
+    chosen = {name: value for name, value in (PAPER | options).items() if name != "objective"}
+    filled = ImputeFeatures(mask, add_confidence=is_pcfi, **chosen)(data)
     check_untouched(data.x, features, filled.x)
     plain = pcfi.impute(features, graph, known=known, **PAPER | options)
     if is_pcfi:

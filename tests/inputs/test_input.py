@@ -12,7 +12,7 @@ import pcfi
 
 EDGES = np.array([[0, 1, 2, 3, 0], [1, 2, 3, 4, 2]])
 FEATURES = np.array([[1.0, 5.0], [np.nan, np.nan], [2.0, np.nan], [np.nan, 7.0], [4.0, np.nan]])
-EXPECTED = pcfi.impute(FEATURES, EDGES, alpha=0.5, beta=0.1).values
+EXPECTED = pcfi.impute(FEATURES, EDGES, alpha=0.5, beta=0.1, objective="representation").values
 
 
 def adjacency(data=None):
@@ -46,7 +46,10 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_of_a_graph_means_the_same(form):
-    assert pcfi.impute(FEATURES, FORMS[form], alpha=0.5, beta=0.1).values.tobytes() == EXPECTED.tobytes()
+    assert (
+        pcfi.impute(FEATURES, FORMS[form], alpha=0.5, beta=0.1, objective="representation").values.tobytes()
+        == EXPECTED.tobytes()
+    )
 
 
 @pytest.mark.parametrize("duplicate", [([[0, 0], [1, 1]], None), ([[0, 1], [1, 0]], None), ([[0], [1]], [2.0])])
@@ -60,7 +63,15 @@ def test_duplicates_add_up_and_directions_take_the_larger(duplicate):
 def test_directed_edges_carry_values_one_way_only():
     features = np.array([[1.0], [np.nan], [np.nan]])
     with pytest.warns(pcfi.UnreachableWarning):
-        result = pcfi.impute(features, [[0, 2], [1, 1]], directed=True, unreachable="nan", alpha=0.5, beta=0.1)
+        result = pcfi.impute(
+            features,
+            [[0, 2], [1, 1]],
+            directed=True,
+            unreachable="nan",
+            alpha=0.5,
+            beta=0.1,
+            objective="representation",
+        )
     np.testing.assert_array_equal(result.values.ravel(), [1.0, 1.0, np.nan])
     matrix = sparse.csr_array(([1.0, 1.0], ([0, 2], [1, 1])), shape=(3, 3))
     assert pcfi.prepare_graph(matrix, directed=True).indptr.tolist() == [0, 0, 2, 2]
@@ -78,30 +89,35 @@ def test_directed_edges_carry_values_one_way_only():
     ids=["lists", "fortran", "strided", "big-endian", "matrix"],
 )
 def test_every_form_of_features_means_the_same(features):
-    assert pcfi.impute(features, EDGES, alpha=0.5, beta=0.1).values.tobytes() == EXPECTED.tobytes()
+    assert (
+        pcfi.impute(features, EDGES, alpha=0.5, beta=0.1, objective="representation").values.tobytes()
+        == EXPECTED.tobytes()
+    )
 
 
 def test_sparse_features_need_a_mask_and_come_back_dense():
     filled = np.nan_to_num(FEATURES)
     for form in (sparse.csr_array(filled), sparse.csc_matrix(filled)):
-        result = pcfi.impute(form, EDGES, known=~np.isnan(FEATURES), alpha=0.5, beta=0.1)
+        result = pcfi.impute(form, EDGES, known=~np.isnan(FEATURES), alpha=0.5, beta=0.1, objective="representation")
         assert isinstance(result.values, np.ndarray)
         assert result.values.tobytes() == EXPECTED.tobytes()
     with pytest.raises(pcfi.FeatureError, match="pass known="):
-        pcfi.impute(sparse.csr_array(filled), EDGES, alpha=0.5, beta=0.1)
+        pcfi.impute(sparse.csr_array(filled), EDGES, alpha=0.5, beta=0.1, objective="representation")
 
 
 def test_integers_are_all_known_and_become_float64():
-    result = pcfi.impute(np.arange(10).reshape(5, 2), EDGES, alpha=0.5, beta=0.1)
+    result = pcfi.impute(np.arange(10).reshape(5, 2), EDGES, alpha=0.5, beta=0.1, objective="representation")
     assert result.values.dtype == np.float64
     assert result.status == "Nothing was missing."
-    masked = pcfi.impute(np.arange(10).reshape(5, 2), EDGES, known=~np.isnan(FEATURES), alpha=0.5, beta=0.1)
+    masked = pcfi.impute(
+        np.arange(10).reshape(5, 2), EDGES, known=~np.isnan(FEATURES), alpha=0.5, beta=0.1, objective="representation"
+    )
     assert masked.values.dtype == np.float64
     assert masked.n_missing == 5
 
 
 def test_float16_is_computed_in_float32_and_comes_back():
-    result = pcfi.impute(FEATURES.astype(np.float16), EDGES, alpha=0.5, beta=0.1)
+    result = pcfi.impute(FEATURES.astype(np.float16), EDGES, alpha=0.5, beta=0.1, objective="representation")
     assert result.values.dtype == np.float16
     np.testing.assert_allclose(result.values, EXPECTED, rtol=2e-3)
 
@@ -136,14 +152,14 @@ BAD_FEATURES = {
 def test_bad_features_get_a_clear_error(case):
     features, message = BAD_FEATURES[case]
     with pytest.raises(pcfi.FeatureError, match=message) as error:
-        pcfi.impute(features, EDGES, alpha=0.5, beta=0.1)
+        pcfi.impute(features, EDGES, alpha=0.5, beta=0.1, objective="representation")
     assert isinstance(error.value, ValueError)
 
 
 @pytest.mark.parametrize("features", ["abc", {"a": 1}, 3.0, np.ma.masked_invalid(FEATURES)])
 def test_features_of_an_unknown_type_get_a_type_error(features):
     with pytest.raises(pcfi.UnsupportedTypeError, match="features is a") as error:
-        pcfi.impute(features, EDGES, alpha=0.5, beta=0.1)
+        pcfi.impute(features, EDGES, alpha=0.5, beta=0.1, objective="representation")
     assert isinstance(error.value, TypeError)
 
 
@@ -159,7 +175,7 @@ BAD_MASKS = {
 def test_bad_masks_get_a_clear_error(case):
     known, message = BAD_MASKS[case]
     with pytest.raises(pcfi.FeatureError, match=message):
-        pcfi.impute(FEATURES, EDGES, known=known, alpha=0.5, beta=0.1)
+        pcfi.impute(FEATURES, EDGES, known=known, alpha=0.5, beta=0.1, objective="representation")
 
 
 BAD_GRAPHS = {
@@ -188,7 +204,7 @@ BAD_GRAPHS = {
 def test_bad_graphs_get_a_clear_error(case):
     graph, message = BAD_GRAPHS[case]
     with pytest.raises(pcfi.GraphError, match=message) as error:
-        pcfi.impute(FEATURES, graph, alpha=0.5, beta=0.1)
+        pcfi.impute(FEATURES, graph, alpha=0.5, beta=0.1, objective="representation")
     assert isinstance(error.value, ValueError)
 
 
@@ -197,12 +213,12 @@ def test_an_unknown_graph_type_is_told_the_known_ones(graph):
     with pytest.raises(
         pcfi.UnsupportedTypeError, match=r"scipy or torch sparse adjacency .* edge index .*prepare_graph"
     ):
-        pcfi.impute(FEATURES, graph, alpha=0.5, beta=0.1)
+        pcfi.impute(FEATURES, graph, alpha=0.5, beta=0.1, objective="representation")
 
 
 def test_an_undirected_prepared_graph_cannot_be_used_as_directed():
     with pytest.raises(pcfi.GraphError, match="directed=True"):
-        pcfi.impute(FEATURES, pcfi.prepare_graph(EDGES), directed=True, alpha=0.5, beta=0.1)
+        pcfi.impute(FEATURES, pcfi.prepare_graph(EDGES), directed=True, alpha=0.5, beta=0.1, objective="representation")
 
 
 BAD_PARAMETERS = [
@@ -274,7 +290,14 @@ def test_unreachable_cells_are_counted_in_one_warning_that_points_here(method):
 
 def test_unreachable_cells_can_be_an_error():
     with pytest.raises(pcfi.UnreachableError, match="1 of 1 missing cells"):
-        pcfi.impute([[1.0], [np.nan]], np.empty((2, 0), int), unreachable="error", alpha=0.5, beta=0.1)
+        pcfi.impute(
+            [[1.0], [np.nan]],
+            np.empty((2, 0), int),
+            unreachable="error",
+            alpha=0.5,
+            beta=0.1,
+            objective="representation",
+        )
 
 
 @pytest.mark.parametrize("method", ["pcfi", "fp", "neighbors", "mean"])
@@ -299,7 +322,7 @@ def test_without_edges_everything_missing_is_unreachable():
 def test_with_nothing_missing_the_values_come_back_without_work(monkeypatch):
     monkeypatch.setattr("pcfi.pipeline.run_stages", None)
     features = np.arange(10.0).reshape(5, 2)
-    result = pcfi.impute(features, EDGES, alpha=0.5, beta=0.1)
+    result = pcfi.impute(features, EDGES, alpha=0.5, beta=0.1, objective="representation")
     np.testing.assert_array_equal(result.values, features)
     assert not np.shares_memory(result.values, features)
     assert result.n_missing == result.steps == result.residual == 0
@@ -309,8 +332,10 @@ def test_with_nothing_missing_the_values_come_back_without_work(monkeypatch):
 def test_values_too_large_for_the_arithmetic_are_an_error():
     features = np.array([[1.7e308], [np.nan], [-1.7e308]])
     with pytest.raises(pcfi.DivergenceError, match="channel 0"):
-        pcfi.impute(features, [[0, 1], [1, 2]], alpha=0.5, beta=0.1)
+        pcfi.impute(features, [[0, 1], [1, 2]], alpha=0.5, beta=0.1, objective="representation")
 
 
 def test_one_node_and_one_channel():
-    assert pcfi.impute([[2.0]], np.empty((2, 0), int), alpha=0.5, beta=0.1).values == [[2.0]]
+    assert pcfi.impute([[2.0]], np.empty((2, 0), int), alpha=0.5, beta=0.1, objective="representation").values == [
+        [2.0]
+    ]

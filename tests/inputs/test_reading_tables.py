@@ -237,11 +237,11 @@ def test_a_channel_that_looks_like_ids_is_pointed_out():
     _, nodes, edges = smooth_nodes()
     nodes = nodes.rename(columns={"node_id": "station"})
     with pytest.warns(pcfi.ColumnWarning, match="pass id='station'"):
-        pcfi.impute(nodes, edges, alpha=0.6, beta=0.0)
+        pcfi.impute(nodes, edges, alpha=0.6, beta=0.0, objective="representation")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        pcfi.frames.impute(nodes, edges, id="station", alpha=0.6, beta=0.0)
-        pcfi.impute(nodes.assign(station=nodes["station"] // 2), edges, alpha=0.6, beta=0.0)
+        pcfi.frames.impute(nodes, edges, id="station", alpha=0.6, beta=0.0, objective="representation")
+        pcfi.impute(nodes.assign(station=nodes["station"] // 2), edges, alpha=0.6, beta=0.0, objective="representation")
 
 
 def test_a_channel_that_looks_like_ids_is_pointed_out_for_files(tmp_path):

@@ -19,8 +19,10 @@ EDGES = torch.tensor([[0, 1, 2, 3, 0], [1, 2, 3, 4, 2]])
 WEIGHTS = torch.tensor([1.0, 2.0, 0.5, 1.0, 3.0])
 NAN = torch.nan
 FEATURES = torch.tensor([[1.0, 5.0], [NAN, NAN], [2.0, NAN], [NAN, 7.0], [4.0, NAN]], dtype=torch.float64)
-EXPECTED = pcfi.impute(FEATURES.numpy(), EDGES.numpy(), alpha=0.5, beta=0.1).values
-WEIGHTED = pcfi.impute(FEATURES.numpy(), (EDGES.numpy(), WEIGHTS.numpy()), alpha=0.5, beta=0.1).values
+EXPECTED = pcfi.impute(FEATURES.numpy(), EDGES.numpy(), alpha=0.5, beta=0.1, objective="representation").values
+WEIGHTED = pcfi.impute(
+    FEATURES.numpy(), (EDGES.numpy(), WEIGHTS.numpy()), alpha=0.5, beta=0.1, objective="representation"
+).values
 ADJACENCY = torch.sparse_coo_tensor(EDGES, WEIGHTS, (5, 5), check_invariants=True)
 
 
@@ -55,18 +57,26 @@ def test_every_form_of_a_graph_means_the_same(form, directed):
     graph, expected = GRAPHS[form]
     if directed:
         plain = (EDGES.numpy(), WEIGHTS.numpy()) if expected is WEIGHTED else EDGES.numpy()
-        undirected, expected = expected, pcfi.impute(FEATURES.numpy(), plain, directed=True, alpha=0.5, beta=0.1).values
+        undirected, expected = (
+            expected,
+            pcfi.impute(FEATURES.numpy(), plain, directed=True, alpha=0.5, beta=0.1, objective="representation").values,
+        )
         assert np.abs(undirected - expected).max() > 0.1
     assert (
-        pcfi.impute(FEATURES, graph, directed=directed, alpha=0.5, beta=0.1).values.numpy().tobytes()
+        pcfi.impute(FEATURES, graph, directed=directed, alpha=0.5, beta=0.1, objective="representation")
+        .values.numpy()
+        .tobytes()
         == expected.tobytes()
     )
-    assert pcfi.impute(FEATURES.numpy(), EDGES, alpha=0.5, beta=0.1).values.tobytes() == EXPECTED.tobytes()
+    assert (
+        pcfi.impute(FEATURES.numpy(), EDGES, alpha=0.5, beta=0.1, objective="representation").values.tobytes()
+        == EXPECTED.tobytes()
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
 def test_values_come_back_in_the_dtype_that_went_in(dtype):
-    result = pcfi.impute(FEATURES.to(dtype), EDGES, alpha=0.5, beta=0.1)
+    result = pcfi.impute(FEATURES.to(dtype), EDGES, alpha=0.5, beta=0.1, objective="representation")
     assert result.values.dtype == dtype
     known = ~FEATURES.isnan()
     assert torch.equal(result.values[known], FEATURES.to(dtype)[known])
@@ -77,15 +87,20 @@ def test_values_come_back_in_the_dtype_that_went_in(dtype):
 
 
 def test_integers_become_float64_and_transposed_tensors_are_read():
-    result = pcfi.impute(torch.arange(10).view(5, 2), EDGES, known=~FEATURES.isnan(), alpha=0.5, beta=0.1)
+    result = pcfi.impute(
+        torch.arange(10).view(5, 2), EDGES, known=~FEATURES.isnan(), alpha=0.5, beta=0.1, objective="representation"
+    )
     assert result.values.dtype == torch.float64
     assert result.n_missing == 5
     fortran = FEATURES.t().contiguous().t()
-    assert pcfi.impute(fortran, EDGES, alpha=0.5, beta=0.1).values.numpy().tobytes() == EXPECTED.tobytes()
+    assert (
+        pcfi.impute(fortran, EDGES, alpha=0.5, beta=0.1, objective="representation").values.numpy().tobytes()
+        == EXPECTED.tobytes()
+    )
 
 
 def test_what_needs_gradients_is_detached():
-    result = pcfi.impute(FEATURES.clone().requires_grad_(), EDGES, alpha=0.5, beta=0.1)
+    result = pcfi.impute(FEATURES.clone().requires_grad_(), EDGES, alpha=0.5, beta=0.1, objective="representation")
     assert not result.values.requires_grad
     assert result.values.numpy().tobytes() == EXPECTED.tobytes()
 
@@ -110,7 +125,7 @@ def test_tensors_on_the_cpu_are_read_and_given_back_without_a_copy():
 
 
 def test_results_in_tensors_can_be_copied_and_pickled():
-    result = pcfi.impute(FEATURES, EDGES, alpha=0.5, beta=0.1)
+    result = pcfi.impute(FEATURES, EDGES, alpha=0.5, beta=0.1, objective="representation")
     for copied in (copy.deepcopy(result), pickle.loads(pickle.dumps(result))):
         assert torch.equal(copied.values, result.values)
         assert torch.equal(copied.confidence, result.confidence)
@@ -128,53 +143,85 @@ assert not {"torch", "torch_geometric"} & set(sys.modules)
 META = torch.device("meta")
 BAD = {
     "graph elsewhere": (
-        lambda: pcfi.impute(FEATURES, EDGES.to(META), alpha=0.5, beta=0.1),
+        lambda: pcfi.impute(FEATURES, EDGES.to(META), alpha=0.5, beta=0.1, objective="representation"),
         "graph is on meta, but features is on cpu",
     ),
     "weights elsewhere": (
-        lambda: pcfi.impute(FEATURES, (EDGES, WEIGHTS.to(META)), alpha=0.5, beta=0.1),
+        lambda: pcfi.impute(FEATURES, (EDGES, WEIGHTS.to(META)), alpha=0.5, beta=0.1, objective="representation"),
         "graph is on meta",
     ),
     "data elsewhere": (
-        lambda: pcfi.impute(FEATURES, Data(edge_index=EDGES.to(META)), alpha=0.5, beta=0.1),
+        lambda: pcfi.impute(FEATURES, Data(edge_index=EDGES.to(META)), alpha=0.5, beta=0.1, objective="representation"),
         "graph is on meta",
     ),
     "known elsewhere": (
-        lambda: pcfi.impute(FEATURES, EDGES, known=(FEATURES > 0).to(META), alpha=0.5, beta=0.1),
+        lambda: pcfi.impute(
+            FEATURES, EDGES, known=(FEATURES > 0).to(META), alpha=0.5, beta=0.1, objective="representation"
+        ),
         "known is on meta, but features is on cpu: move both to one device",
     ),
-    "complex": (lambda: pcfi.impute(FEATURES * 1j, EDGES, alpha=0.5, beta=0.1), "real numbers"),
-    "float8": (lambda: pcfi.impute(FEATURES.to(torch.float8_e4m3fn), EDGES, alpha=0.5, beta=0.1), "real numbers"),
-    "one column": (lambda: pcfi.impute(FEATURES[:, 0], EDGES, alpha=0.5, beta=0.1), r"2-D .* got shape \(5,\)"),
-    "sparse features": (lambda: pcfi.impute(FEATURES.to_sparse(), EDGES, alpha=0.5, beta=0.1), "to_dense"),
+    "complex": (
+        lambda: pcfi.impute(FEATURES * 1j, EDGES, alpha=0.5, beta=0.1, objective="representation"),
+        "real numbers",
+    ),
+    "float8": (
+        lambda: pcfi.impute(FEATURES.to(torch.float8_e4m3fn), EDGES, alpha=0.5, beta=0.1, objective="representation"),
+        "real numbers",
+    ),
+    "one column": (
+        lambda: pcfi.impute(FEATURES[:, 0], EDGES, alpha=0.5, beta=0.1, objective="representation"),
+        r"2-D .* got shape \(5,\)",
+    ),
+    "sparse features": (
+        lambda: pcfi.impute(FEATURES.to_sparse(), EDGES, alpha=0.5, beta=0.1, objective="representation"),
+        "to_dense",
+    ),
     "known of integers": (
-        lambda: pcfi.impute(FEATURES, EDGES, known=(FEATURES > 0).int(), alpha=0.5, beta=0.1),
+        lambda: pcfi.impute(
+            FEATURES, EDGES, known=(FEATURES > 0).int(), alpha=0.5, beta=0.1, objective="representation"
+        ),
         "boolean mask",
     ),
     "known of another shape": (
-        lambda: pcfi.impute(FEATURES, EDGES, known=FEATURES[:, 0] > 0, alpha=0.5, beta=0.1),
+        lambda: pcfi.impute(FEATURES, EDGES, known=FEATURES[:, 0] > 0, alpha=0.5, beta=0.1, objective="representation"),
         "for whole nodes",
     ),
-    "transposed edges": (lambda: pcfi.impute(FEATURES, EDGES.T, alpha=0.5, beta=0.1), "pass its transpose"),
-    "edges out of range": (lambda: pcfi.impute(FEATURES, EDGES + 1, alpha=0.5, beta=0.1), "edge 3 names node 5"),
+    "transposed edges": (
+        lambda: pcfi.impute(FEATURES, EDGES.T, alpha=0.5, beta=0.1, objective="representation"),
+        "pass its transpose",
+    ),
+    "edges out of range": (
+        lambda: pcfi.impute(FEATURES, EDGES + 1, alpha=0.5, beta=0.1, objective="representation"),
+        "edge 3 names node 5",
+    ),
     "negative weights": (
-        lambda: pcfi.impute(FEATURES, (EDGES, -WEIGHTS), alpha=0.5, beta=0.1),
+        lambda: pcfi.impute(FEATURES, (EDGES, -WEIGHTS), alpha=0.5, beta=0.1, objective="representation"),
         "edge 0 has weight -1.0",
     ),
-    "adjacency of another size": (lambda: pcfi.impute(FEATURES[:4], ADJACENCY, alpha=0.5, beta=0.1), r"shape \(5, 5\)"),
+    "adjacency of another size": (
+        lambda: pcfi.impute(FEATURES[:4], ADJACENCY, alpha=0.5, beta=0.1, objective="representation"),
+        r"shape \(5, 5\)",
+    ),
     "adjacency of vectors": (
         lambda: pcfi.impute(
             FEATURES,
             torch.sparse_coo_tensor(EDGES, WEIGHTS[:, None], (5, 5, 1), check_invariants=True),
             alpha=0.5,
             beta=0.1,
+            objective="representation",
         ),
         "vectors",
     ),
-    "no graph": (lambda: pcfi.impute(FEATURES, Data(x=FEATURES), alpha=0.5, beta=0.1), "neither edge_index nor adj_t"),
-    "several types": (lambda: pcfi.impute(FEATURES, HeteroData(), alpha=0.5, beta=0.1), "several types"),
+    "no graph": (
+        lambda: pcfi.impute(FEATURES, Data(x=FEATURES), alpha=0.5, beta=0.1, objective="representation"),
+        "neither edge_index nor adj_t",
+    ),
+    "several types": (
+        lambda: pcfi.impute(FEATURES, HeteroData(), alpha=0.5, beta=0.1, objective="representation"),
+        "several types",
+    ),
     "foreign adj_t": (
-        lambda: pcfi.impute(FEATURES, Data(adj_t="rows"), alpha=0.5, beta=0.1),
+        lambda: pcfi.impute(FEATURES, Data(adj_t="rows"), alpha=0.5, beta=0.1, objective="representation"),
         "adj_t of the graph is a builtins.str",
     ),
 }

@@ -29,8 +29,10 @@ every_kind = pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, spa
 @every_kind
 def test_zeros_may_count_as_missing(kind):
     adata, counts = cells(kind)
-    pcfi.anndata.impute(adata, zeros_missing=True, alpha=0.5, beta=0.0)
-    expected = pcfi.impute(counts, adata.obsp["connectivities"], known=counts != 0, beta=0.0, alpha=0.5)
+    pcfi.anndata.impute(adata, zeros_missing=True, alpha=0.5, beta=0.0, objective="representation")
+    expected = pcfi.impute(
+        counts, adata.obsp["connectivities"], known=counts != 0, beta=0.0, alpha=0.5, objective="representation"
+    )
     np.testing.assert_array_equal(adata.layers["pcfi"], expected.values)
     np.testing.assert_array_equal(adata.layers["pcfi_confidence"], expected.confidence)
     assert adata.uns["pcfi"]["status"] == expected.status
@@ -41,7 +43,14 @@ def test_x_is_left_alone(kind):
     adata, counts = cells(kind)
     graph = adata.obsp["connectivities"].copy()
     added = pcfi.anndata.impute(
-        adata, zeros_missing=True, genes=["g1"], copy=True, key_added="mine", alpha=0.5, beta=0.0
+        adata,
+        zeros_missing=True,
+        genes=["g1"],
+        copy=True,
+        key_added="mine",
+        alpha=0.5,
+        beta=0.0,
+        objective="representation",
     )
     assert not adata.layers
     assert set(added.layers) == {"mine", "mine_confidence"}
@@ -54,10 +63,15 @@ def test_x_is_left_alone(kind):
 @pytest.mark.parametrize("genes", [["g6", "g2"], np.isin(np.arange(8), [2, 6])])
 def test_chosen_genes_are_filled_from_themselves_alone(kind, genes):
     adata, counts = cells(kind)
-    pcfi.anndata.impute(adata, zeros_missing=True, genes=genes, alpha=0.5, beta=0.0)
+    pcfi.anndata.impute(adata, zeros_missing=True, genes=genes, alpha=0.5, beta=0.0, objective="representation")
     chosen = [2, 6]
     expected = pcfi.impute(
-        counts[:, chosen], adata.obsp["connectivities"], known=counts[:, chosen] != 0, beta=0.0, alpha=0.5
+        counts[:, chosen],
+        adata.obsp["connectivities"],
+        known=counts[:, chosen] != 0,
+        beta=0.0,
+        alpha=0.5,
+        objective="representation",
     )
     layer, confidence = adata.layers["pcfi"], adata.layers["pcfi_confidence"]
     if kind is not np.asarray:
@@ -75,20 +89,20 @@ def test_nan_is_missing_and_a_layer_can_be_read():
     adata, counts = cells()
     counts[::3, 1] = np.nan
     adata.layers["measured"] = counts
-    pcfi.anndata.impute(adata, "measured", alpha=0.5, beta=0.0)
-    expected = pcfi.impute(counts, adata.obsp["connectivities"], beta=0.0, alpha=0.5).values
+    pcfi.anndata.impute(adata, "measured", alpha=0.5, beta=0.0, objective="representation")
+    expected = pcfi.impute(counts, adata.obsp["connectivities"], beta=0.0, alpha=0.5, objective="representation").values
     np.testing.assert_array_equal(adata.layers["pcfi"], expected)
 
 
 def test_nothing_missing_is_said():
     adata, _ = cells()
     with pytest.warns(pcfi.PcfiWarning, match="nothing is missing in X: pass zeros_missing=True"):
-        pcfi.anndata.impute(adata, alpha=0.5, beta=0.0)
+        pcfi.anndata.impute(adata, alpha=0.5, beta=0.0, objective="representation")
 
 
 def test_what_is_added_can_be_written_to_a_file(tmp_path):
     adata, _ = cells(sparse.csr_matrix)
-    pcfi.anndata.impute(adata, zeros_missing=True, genes=["g1", "g2"], alpha=0.5, beta=0.0)
+    pcfi.anndata.impute(adata, zeros_missing=True, genes=["g1", "g2"], alpha=0.5, beta=0.0, objective="representation")
     adata.write_h5ad(tmp_path / "cells.h5ad")
     again = anndata.read_h5ad(tmp_path / "cells.h5ad")
     np.testing.assert_array_equal(again.layers["pcfi"].toarray(), adata.layers["pcfi"].toarray())
@@ -101,7 +115,7 @@ def test_what_does_not_fit_into_memory_is_refused_before_it_is_tried(monkeypatch
     monkeypatch.setattr(memory, "_container_limit", lambda: 500_000_000)  # page cache is not in it
     wanted = "20,000 genes of 3,000 cells would take about 0.8 GB, but only 0.5 GB of memory is available"
     with pytest.raises(pcfi.TooLargeError, match=wanted):
-        pcfi.anndata.impute(adata, zeros_missing=True, alpha=0.5, beta=0.0)
+        pcfi.anndata.impute(adata, zeros_missing=True, alpha=0.5, beta=0.0, objective="representation")
 
 
 REFUSED = {

@@ -16,7 +16,7 @@ import pcfi
 AGE = np.array([31.0, np.nan, 35.0, np.nan, 50.0])
 PAIRS = [("e", "d"), ("a", "b"), ("c", "b"), ("d", "c")]
 ROWS = np.array([[4, 0, 2, 3], [3, 1, 1, 2]])
-EXPECTED = pcfi.impute(AGE[:, None], ROWS, alpha=0.5, beta=0.1).values.ravel()
+EXPECTED = pcfi.impute(AGE[:, None], ROWS, alpha=0.5, beta=0.1, objective="representation").values.ravel()
 COLUMNS = {
     "who": list("abcde"),
     "age": [31.0, None, 35.0, None, 50.0],
@@ -45,7 +45,9 @@ def column(table, name):
 @every_library
 def test_ids_find_their_rows_whatever_the_order(make):
     nodes, edges = make(COLUMNS), edges_of(make)
-    result = pcfi.frames.impute(nodes, edges, id="who", channels=["age"], alpha=0.5, beta=0.1)
+    result = pcfi.frames.impute(
+        nodes, edges, id="who", channels=["age"], alpha=0.5, beta=0.1, objective="representation"
+    )
     np.testing.assert_array_equal(np.array(column(result.values, "age"), dtype=float), EXPECTED)
     assert column(result.values, "who") == list("abcde")
     assert column(result.values, "city") == COLUMNS["city"]
@@ -58,7 +60,15 @@ def column_names(table):
 
 @every_library
 def test_confidence_and_hops_are_tables_of_the_same_shape(make):
-    result = pcfi.frames.impute(make(COLUMNS), edges_of(make), id="who", channels=["age", "kids"], alpha=0.5, beta=0.1)
+    result = pcfi.frames.impute(
+        make(COLUMNS),
+        edges_of(make),
+        id="who",
+        channels=["age", "kids"],
+        alpha=0.5,
+        beta=0.1,
+        objective="representation",
+    )
     assert result.confidence.shape == result.values.shape == (5, 5)
     assert column(result.confidence, "age") == [1.0, 0.5, 1.0, 0.5, 1.0]
     assert column(result.hops, "kids") == [0, 0, 1, 0, 0]
@@ -69,9 +79,11 @@ def test_confidence_and_hops_are_tables_of_the_same_shape(make):
 @every_library
 def test_categories_take_the_largest_share(make):
     nodes, edges = make(COLUMNS), edges_of(make)
-    result = pcfi.frames.impute(nodes, edges, id="who", channels=[], categorical=["city"], beta=0.0, alpha=0.5)
+    result = pcfi.frames.impute(
+        nodes, edges, id="who", channels=[], categorical=["city"], beta=0.0, alpha=0.5, objective="representation"
+    )
     shares = np.array([[1, 0], [np.nan, np.nan], [1, 0], [0, 1], [np.nan, np.nan]])
-    filled = pcfi.impute(shares, ROWS, beta=0.0, alpha=0.5)
+    filled = pcfi.impute(shares, ROWS, beta=0.0, alpha=0.5, objective="representation")
     expected = [["Oslo", "Rome"][best] for best in filled.values.argmax(axis=1)]
     assert expected == ["Oslo", "Oslo", "Oslo", "Rome", "Rome"]
     assert column(result.values, "city") == expected
@@ -85,7 +97,7 @@ def test_integers_and_booleans_become_floats_unless_rounded(make):
     chosen = {"id": "who", "channels": ["kids", "member"], "alpha": 0.5, "beta": 0.0}
     exact = pcfi.frames.impute(nodes, edges, **chosen)
     array = np.array([[1, 1], [2, np.nan], [np.nan, 1], [4, 0], [5, np.nan]])
-    expected = pcfi.impute(array, ROWS, beta=0.0, alpha=0.5).values
+    expected = pcfi.impute(array, ROWS, beta=0.0, alpha=0.5, objective="representation").values
     np.testing.assert_array_equal(np.array(column(exact.values, "kids"), dtype=float), expected[:, 0])
     np.testing.assert_array_equal(np.array(column(exact.values, "member"), dtype=float), expected[:, 1])
     rounded = pcfi.frames.impute(nodes, edges, round=True, **chosen).values
@@ -109,7 +121,9 @@ def test_dtypes_index_and_column_names_of_pandas_are_kept():
     )
     before = copy.deepcopy(nodes)
     edges = pd.DataFrame({"source": [30, 10], "target": [10, 20]})
-    values = pcfi.frames.impute(nodes, edges, categorical=["kind"], alpha=0.5, beta=0.1).values
+    values = pcfi.frames.impute(
+        nodes, edges, categorical=["kind"], alpha=0.5, beta=0.1, objective="representation"
+    ).values
     pd.testing.assert_frame_equal(nodes, before)
     pd.testing.assert_index_equal(values.index, nodes.index)
     assert values.dtypes.to_dict() == nodes.dtypes.to_dict()
@@ -119,7 +133,7 @@ def test_dtypes_index_and_column_names_of_pandas_are_kept():
 
 def test_columns_without_missing_cells_are_left_as_they_are():
     nodes = pl.DataFrame({"id": [1, 2], "full": pl.Series([3, 4], dtype=pl.UInt8), "open": [1.0, None]})
-    values = pcfi.impute(nodes, [[0], [1]], alpha=0.5, beta=0.1).values
+    values = pcfi.impute(nodes, [[0], [1]], alpha=0.5, beta=0.1, objective="representation").values
     assert values["full"].dtype == pl.UInt8
     assert values["open"].to_list() == [1.0, 1.0]
 
@@ -128,14 +142,16 @@ def test_columns_without_missing_cells_are_left_as_they_are():
 def test_the_callers_table_is_not_touched(make):
     nodes = make(COLUMNS)
     before = pickle.dumps(nodes)
-    pcfi.frames.impute(nodes, edges_of(make), id="who", categorical=["city"], alpha=0.5, beta=0.1)
+    pcfi.frames.impute(
+        nodes, edges_of(make), id="who", categorical=["city"], alpha=0.5, beta=0.1, objective="representation"
+    )
     assert pickle.dumps(nodes) == before
 
 
 def test_ids_are_never_a_channel():
     nodes = pl.DataFrame({"id": [10, 20, 30], "age": [1.0, None, 3.0]})
     edges = pl.DataFrame({"source": [10, 20], "target": [20, 30]})
-    result = pcfi.impute(nodes, edges, alpha=0.5, beta=0.1)
+    result = pcfi.impute(nodes, edges, alpha=0.5, beta=0.1, objective="representation")
     assert result.shape == (3, 1)
     assert result.values["id"].to_list() == [10, 20, 30]
 
@@ -158,21 +174,29 @@ def test_messages_call_columns_by_their_names():
     nodes.loc[::3, "age"] = nodes.loc[1::3, "income"] = np.nan
     edges = np.stack([np.arange(39), np.arange(1, 40)])
     with pytest.warns(pcfi.ScaleWarning, match="took the column 'age' .* beyond what is known"):
-        pcfi.frames.impute(nodes, edges, categorical=["city"], alpha=0.5, beta=0.5)
+        pcfi.frames.impute(nodes, edges, categorical=["city"], alpha=0.5, beta=0.5, objective="representation")
     nodes.loc[7, "income"] = np.inf
     with pytest.raises(pcfi.FeatureError, match="the column 'income' in row 7 is inf"):
         pcfi.frames.impute(nodes, edges, categorical=["city"])
     nodes["income"] = np.where(nodes.index < 9, -1.7e308, 1.7e308)
     with pytest.raises(pcfi.DivergenceError, match="the known values of the column 'income' span more"):
-        pcfi.frames.impute(nodes.assign(income=nodes["income"].where(nodes.index > 2)), edges, alpha=0.5, beta=0.0)
+        pcfi.frames.impute(
+            nodes.assign(income=nodes["income"].where(nodes.index > 2)),
+            edges,
+            alpha=0.5,
+            beta=0.0,
+            objective="representation",
+        )
 
 
 def test_null_and_nan_are_both_missing():
     nodes = pl.DataFrame({"a": [1.0, None, float("nan"), 4.0]})
-    values = pcfi.impute(nodes, [[0, 1, 2], [1, 2, 3]], alpha=0.5, beta=0.1).values["a"]
+    values = pcfi.impute(nodes, [[0, 1, 2], [1, 2, 3]], alpha=0.5, beta=0.1, objective="representation").values["a"]
     np.testing.assert_array_equal(
         values.to_numpy(),
-        pcfi.impute([[1.0], [np.nan], [np.nan], [4.0]], [[0, 1, 2], [1, 2, 3]], alpha=0.5, beta=0.1).values.ravel(),
+        pcfi.impute(
+            [[1.0], [np.nan], [np.nan], [4.0]], [[0, 1, 2], [1, 2, 3]], alpha=0.5, beta=0.1, objective="representation"
+        ).values.ravel(),
     )
 
 
@@ -181,7 +205,7 @@ def test_known_says_what_is_missing(as_table):
     nodes = pd.DataFrame({"a": [1, -999, 3], "b": [5.0, 6.0, 7.0]})
     known = pd.DataFrame({"b": [True] * 3, "a": [True, False, True]})
     mask = known if as_table else known[["a", "b"]].to_numpy()
-    values = pcfi.impute(nodes, [[0, 1], [1, 2]], known=mask, beta=0, alpha=0.5).values
+    values = pcfi.impute(nodes, [[0, 1], [1, 2]], known=mask, beta=0, alpha=0.5, objective="representation").values
     assert values["a"].tolist() == [1.0, 2.0, 3.0]
 
 
@@ -190,7 +214,9 @@ def test_libraries_may_be_mixed():
     edges = {name: edges_of(make) for name, make in LIBRARIES.items()}
     for table in nodes.values():
         for graph in edges.values():
-            result = pcfi.frames.impute(table, graph, id="who", channels=["age"], alpha=0.5, beta=0.1)
+            result = pcfi.frames.impute(
+                table, graph, id="who", channels=["age"], alpha=0.5, beta=0.1, objective="representation"
+            )
             np.testing.assert_array_equal(np.array(column(result.values, "age"), dtype=float), EXPECTED)
 
 
@@ -202,25 +228,40 @@ def test_libraries_may_be_mixed():
 def test_ids_may_be_of_any_type(ids):
     nodes = pd.DataFrame({"id": ids, "a": [1.0, np.nan, 3.0]})
     edges = pd.DataFrame({"source": nodes["id"][[0, 1]].to_list(), "target": nodes["id"][[1, 2]].to_list()})
-    assert pcfi.impute(nodes, edges, alpha=0.5, beta=0.1).values["a"].tolist() == [1.0, 2.0, 3.0]
+    assert pcfi.impute(nodes, edges, alpha=0.5, beta=0.1, objective="representation").values["a"].tolist() == [
+        1.0,
+        2.0,
+        3.0,
+    ]
 
 
 def test_a_networkx_graph_names_the_rows_of_a_table():
     nodes = pd.DataFrame({"age": AGE}, index=list("abcde"))
-    result = pcfi.impute(nodes, nx.Graph(PAIRS), alpha=0.5, beta=0.1)
+    result = pcfi.impute(nodes, nx.Graph(PAIRS), alpha=0.5, beta=0.1, objective="representation")
     np.testing.assert_array_equal(result.values["age"], EXPECTED)
     with pytest.raises(pcfi.GraphError, match="has a node 'z', which is not in the index of the nodes"):
-        pcfi.impute(nodes, nx.Graph([*PAIRS, ("a", "z")]), alpha=0.5, beta=0.1)
+        pcfi.impute(nodes, nx.Graph([*PAIRS, ("a", "z")]), alpha=0.5, beta=0.1, objective="representation")
 
 
 def test_weights_and_column_names_are_the_users():
     nodes = pd.DataFrame({"age": AGE}, index=list("abcde"))
     edges = edges_of(pd.DataFrame, strength=[1.0, 2.0, 3.0, 0.5]).rename(columns={"source": "from", "target": "to"})
-    result = pcfi.frames.impute(nodes, edges, source="from", target="to", weight="strength", alpha=0.5, beta=0.1)
-    expected = pcfi.impute(AGE[:, None], (ROWS, [1.0, 2.0, 3.0, 0.5]), alpha=0.5, beta=0.1).values.ravel()
+    result = pcfi.frames.impute(
+        nodes, edges, source="from", target="to", weight="strength", alpha=0.5, beta=0.1, objective="representation"
+    )
+    expected = pcfi.impute(
+        AGE[:, None], (ROWS, [1.0, 2.0, 3.0, 0.5]), alpha=0.5, beta=0.1, objective="representation"
+    ).values.ravel()
     np.testing.assert_array_equal(result.values["age"], expected)
     unweighted = pcfi.frames.impute(
-        nodes, edges.assign(weight=9.0), source="from", target="to", weight=None, alpha=0.5, beta=0.1
+        nodes,
+        edges.assign(weight=9.0),
+        source="from",
+        target="to",
+        weight=None,
+        alpha=0.5,
+        beta=0.1,
+        objective="representation",
     )
     np.testing.assert_array_equal(unweighted.values["age"], EXPECTED)
 
@@ -230,19 +271,23 @@ def test_an_edge_that_names_an_unknown_id_is_refused_or_dropped(make):
     nodes = make({"id": list("abcde"), "age": COLUMNS["age"]})
     edges = edges_of(make, [*PAIRS, ("a", "zoe"), ("yan", "zoe")])
     with pytest.raises(pcfi.GraphError, match=r"edge 4 names 'zoe', .*2 edges of 6 do so \(such as 'zoe', 'yan'\)"):
-        pcfi.impute(nodes, edges, alpha=0.5, beta=0.1)
-    values = pcfi.frames.impute(nodes, edges, unknown_ids="drop", alpha=0.5, beta=0.1).values
+        pcfi.impute(nodes, edges, alpha=0.5, beta=0.1, objective="representation")
+    values = pcfi.frames.impute(
+        nodes, edges, unknown_ids="drop", alpha=0.5, beta=0.1, objective="representation"
+    ).values
     np.testing.assert_array_equal(np.array(column(values, "age"), dtype=float), EXPECTED)
 
 
 def test_an_edge_table_of_row_numbers_goes_with_arrays():
     edges = pl.DataFrame({"source": ROWS[0], "target": ROWS[1]})
-    np.testing.assert_array_equal(pcfi.impute(AGE[:, None], edges, alpha=0.5, beta=0.1).values.ravel(), EXPECTED)
+    np.testing.assert_array_equal(
+        pcfi.impute(AGE[:, None], edges, alpha=0.5, beta=0.1, objective="representation").values.ravel(), EXPECTED
+    )
     assert pcfi.prepare_graph(edges).n_edges == 4
 
 
 def test_results_with_tables_can_be_pickled():
-    result = pcfi.impute(pl.DataFrame({"age": AGE}), ROWS, alpha=0.5, beta=0.1)
+    result = pcfi.impute(pl.DataFrame({"age": AGE}), ROWS, alpha=0.5, beta=0.1, objective="representation")
     copied = pickle.loads(pickle.dumps(result))
     assert copied.values.equals(result.values)
     assert copied.confidence.equals(result.confidence)
@@ -321,7 +366,7 @@ def test_bad_tables_get_an_error_that_says_what_to_do(case):
 def test_several_columns_of_one_name_are_refused():
     nodes = pd.DataFrame([[1.0, 2.0], [3.0, 4.0]], columns=["a", "a"])
     with pytest.raises(pcfi.FeatureError, match="several columns named 'a'"):
-        pcfi.impute(nodes, [[0], [1]], alpha=0.5, beta=0.1)
+        pcfi.impute(nodes, [[0], [1]], alpha=0.5, beta=0.1, objective="representation")
 
 
 def test_unreachable_categories_are_null_only_if_asked_for():
@@ -329,11 +374,15 @@ def test_unreachable_categories_are_null_only_if_asked_for():
     edges = pl.DataFrame({"source": ["a"], "target": ["b"]})
     with pytest.warns(pcfi.UnreachableWarning):
         assert (
-            pcfi.frames.impute(nodes, edges, categorical=["city"], alpha=0.5, beta=0.1).values["city"].to_list()
+            pcfi.frames.impute(nodes, edges, categorical=["city"], alpha=0.5, beta=0.1, objective="representation")
+            .values["city"]
+            .to_list()
             == ["Oslo"] * 3
         )
     with pytest.warns(pcfi.UnreachableWarning):
-        kept = pcfi.frames.impute(nodes, edges, categorical=["city"], unreachable="nan", alpha=0.5, beta=0.1).values
+        kept = pcfi.frames.impute(
+            nodes, edges, categorical=["city"], unreachable="nan", alpha=0.5, beta=0.1, objective="representation"
+        ).values
     assert kept["city"].to_list() == ["Oslo", "Oslo", None]
 
 

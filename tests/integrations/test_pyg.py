@@ -115,7 +115,10 @@ def test_the_data_given_is_not_modified():
 def test_confidence_and_indicators_come_along_when_asked_for():
     data = small(pos=X[:, :2] * 2)
     filled = ImputeFeatures(attrs=["x", "pos"], add_confidence=True, add_indicator=True, alpha=0.5, beta=0.1)(data)
-    plain = {"x": pcfi.impute(X, EDGES, alpha=0.5, beta=0.1), "pos": pcfi.impute(data.pos, EDGES, alpha=0.5, beta=0.1)}
+    plain = {
+        "x": pcfi.impute(X, EDGES, alpha=0.5, beta=0.1, objective="representation"),
+        "pos": pcfi.impute(data.pos, EDGES, alpha=0.5, beta=0.1, objective="representation"),
+    }
     for attr, name in (("x", "confidence"), ("pos", "pos_confidence")):
         width = data[attr].shape[1]
         assert torch.equal(filled[attr][:, :width], plain[attr].values)
@@ -186,7 +189,9 @@ def test_each_type_of_nodes_is_filled_along_its_own_edges():
     with pytest.warns(pcfi.UnreachableWarning, match=message):
         filled = ImputeFeatures(add_confidence=True, alpha=0.5, beta=0.1)(data)
     edges = torch.cat([EDGES, torch.tensor([[0], [4]])], dim=1)
-    expected = pcfi.impute(X, (edges, torch.tensor([1.0, 1, 1, 1, 1, 2.5])), alpha=0.5, beta=0.1)
+    expected = pcfi.impute(
+        X, (edges, torch.tensor([1.0, 1, 1, 1, 1, 2.5])), alpha=0.5, beta=0.1, objective="representation"
+    )
     assert torch.equal(filled["paper"].x, expected.values)
     assert filled["author"].x.tolist() == [[1.0], [2.0], [3.0]]
     assert filled["author"].confidence.tolist() == [[1.0], [0.0], [1.0]]

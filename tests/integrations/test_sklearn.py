@@ -57,7 +57,7 @@ def test_with_a_graph_it_is_impute():
     _, X = table()
     imputer = pcfi.PCFI(alpha=0.3, beta=0.2, standardize=False)
     values = imputer.fit_transform(X, graph=ring(len(X)))
-    expected = pcfi.impute(X, ring(len(X)), alpha=0.3, beta=0.2)
+    expected = pcfi.impute(X, ring(len(X)), alpha=0.3, beta=0.2, objective="representation")
     np.testing.assert_array_equal(values, expected.values)
     np.testing.assert_array_equal(imputer.confidence_, expected.confidence)
     np.testing.assert_array_equal(imputer.hops_, expected.hops)
@@ -67,7 +67,9 @@ def test_with_a_graph_it_is_impute():
 def test_without_a_graph_it_is_impute_on_the_graph_of_similar_rows():
     _, X = table()
     imputer = pcfi.PCFI(beta=0.1)
-    expected = pcfi.impute(X, imputer.fit(X).graph_, beta=0.1, standardize=True, alpha=0.5).values
+    expected = pcfi.impute(
+        X, imputer.fit(X).graph_, beta=0.1, standardize=True, alpha=0.5, objective="representation"
+    ).values
     np.testing.assert_array_equal(imputer.transform(X), expected)
 
 
@@ -171,7 +173,9 @@ def test_a_new_row_is_filled_as_if_values_flowed_towards_it_only(alpha, sparse_l
         links = knn.link(*search.search(15, new), knn.local_scale(search.search(15)[1]), 120)
     flow = sparse.block_array([[adjacency(imputer.graph_), None], [links, sparse.csr_array((15, 15))]])
     together = np.concatenate([X, new])
-    union = pcfi.impute(together, flow.T, alpha=alpha, beta=0.0, directed=True, solver=TIGHT).values
+    union = pcfi.impute(
+        together, flow.T, alpha=alpha, beta=0.0, directed=True, solver=TIGHT, objective="representation"
+    ).values
     filled = imputer.transform(new, graph=links if sparse_links else None)
     np.testing.assert_allclose(filled, union[120:], atol=1e-9)
     np.testing.assert_allclose(imputer.transform(X), union[:120], atol=1e-9)
@@ -183,7 +187,7 @@ def test_new_rows_share_with_the_correlations_of_the_fitted_ones(standardize):
     _, X = table(rate=0.4)
     X[:, 2] *= 50
     imputer = pcfi.PCFI(beta=0.2, standardize=standardize, solver=TIGHT).fit(X)
-    diffused = pcfi.impute(X, imputer.graph_, alpha=0.5, beta=0.0, solver=TIGHT)
+    diffused = pcfi.impute(X, imputer.graph_, alpha=0.5, beta=0.0, solver=TIGHT, objective="representation")
     assert not diffused.unreachable.any()
     # stage 2 of the paper (eq. 6 to 9), with the means and correlations of the fitted rows
     mean, deviation = diffused.values.mean(axis=0), diffused.values.std(axis=0)

@@ -61,7 +61,7 @@ def test_files_get_the_numbers_of_impute(
         warnings.simplefilter("ignore", pcfi.PcfiWarning)
         patch.setattr(plan, "MIN_RANGE_ROWS", cut[0])
         patch.setattr(plan, "MAX_CHUNK_BYTES", cut[1])
-        expected = pcfi.impute(problem.masked, problem.graph, **parameters)
+        expected = pcfi.impute(problem.masked, problem.graph, **parameters, objective="representation")
         stored = scale.impute(
             folder / "x.npy", folder / "g", folder / "y.npy", hops=folder / "h.npy", **more, **parameters
         )
@@ -87,7 +87,9 @@ def test_one_two_or_many_panels_give_the_same_numbers(tmp_path, n_channels, kind
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pcfi.UnreachableWarning)
         stored = scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy")
-        assert_same(stored, pcfi.impute(problem.masked, problem.edge_index, alpha=0.5, beta=0.1))
+        assert_same(
+            stored, pcfi.impute(problem.masked, problem.edge_index, alpha=0.5, beta=0.1, objective="representation")
+        )
 
 
 def test_very_deep_graphs_need_more_than_a_byte_for_hops(tmp_path):
@@ -101,7 +103,7 @@ def test_very_deep_graphs_need_more_than_a_byte_for_hops(tmp_path):
     np.save(tmp_path / "x.npy", features)
     scale.build_graph(path, tmp_path / "g")
     stored = scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy", hops=tmp_path / "h.npy")
-    expected = pcfi.impute(features, path, alpha=0.5, beta=0.1)
+    expected = pcfi.impute(features, path, alpha=0.5, beta=0.1, objective="representation")
     assert_same(stored, expected)
     np.testing.assert_array_equal(stored.open("hops"), expected.hops)
     assert expected.hops.max() == n_nodes - 2
@@ -119,7 +121,7 @@ def small(tmp_path_factory):
     scale.build_graph(problem.edge_index, folder / "g", n_nodes=2500)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pcfi.UnreachableWarning)
-        expected = pcfi.impute(problem.masked, problem.edge_index, alpha=0.5, beta=0.1)
+        expected = pcfi.impute(problem.masked, problem.edge_index, alpha=0.5, beta=0.1, objective="representation")
     return folder, problem, expected
 
 
@@ -218,7 +220,7 @@ def test_other_dtypes_come_back_as_impute_gives_them(tmp_path, dtype):
         np.save(tmp_path / f"{name}.npy", array)
     scale.build_graph(edges, tmp_path / "g")
     stored = scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy", known=tmp_path / "k.npy")
-    assert_same(stored, pcfi.impute(features, edges, known=known, alpha=0.5, beta=0.1))
+    assert_same(stored, pcfi.impute(features, edges, known=known, alpha=0.5, beta=0.1, objective="representation"))
 
 
 def test_features_without_a_missing_cell_are_copied(tmp_path):
@@ -358,7 +360,7 @@ def test_a_run_stays_within_its_budget_under_a_hard_limit(tmp_path):
         [sys.executable, "-c", WITHIN, *map(str, arguments)], capture_output=True, text=True, check=True
     )
     assert int(done.stdout) <= budget
-    expected = pcfi.impute(features, edges, alpha=0.5, beta=0.1)
+    expected = pcfi.impute(features, edges, alpha=0.5, beta=0.1, objective="representation")
     np.testing.assert_allclose(np.load(tmp_path / "y.npy"), expected.values, rtol=1e-6, atol=2e-6)
     # the limit is one: this is more than all channels at once would get
     assert features.nbytes * 2 + plan.PROCESS_BYTES > budget

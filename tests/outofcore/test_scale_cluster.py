@@ -82,7 +82,9 @@ def test_a_cluster_gets_the_same_bits_and_may_lose_workers_and_its_scheduler(tmp
     alone = scale.impute(*files, tmp_path / "alone.npy", solver=solver)
     together = scale.impute(*files, tmp_path / "together.npy", solver=solver, client=client)
     np.testing.assert_array_equal(together.open(), alone.open())
-    expected = pcfi.impute(problem.masked, problem.edge_index, solver=solver, alpha=0.5, beta=0.1)
+    expected = pcfi.impute(
+        problem.masked, problem.edge_index, solver=solver, alpha=0.5, beta=0.1, objective="representation"
+    )
     np.testing.assert_allclose(together.open(), expected.values, rtol=1e-6, atol=1e-6)
     assert (together.steps, together.status) == (alone.steps, alone.status)
 
@@ -149,7 +151,10 @@ def test_errors_of_tasks_and_workers_without_memory_are_clear_and_finished_tasks
     assert list((tmp_path / "y.npy.work" / "journal").glob("survey-*"))
     stored = scale.impute(tmp_path / "big.npy", tmp_path / "ring", tmp_path / "y.npy")
     np.testing.assert_allclose(
-        stored.open(), pcfi.impute(features, ring, alpha=0.5, beta=0.1).values, rtol=1e-6, atol=1e-6
+        stored.open(),
+        pcfi.impute(features, ring, alpha=0.5, beta=0.1, objective="representation").values,
+        rtol=1e-6,
+        atol=1e-6,
     )
 
 

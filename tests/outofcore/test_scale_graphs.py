@@ -137,10 +137,13 @@ def test_a_mapped_graph_serves_impute_and_survives_pickling(tmp_path):
     built = build_graph(index, tmp_path / "graph", n_nodes=60, weight=weights)
     features = np.where(np.random.default_rng(1).random((60, 3)) < 0.3, 1.0 * np.arange(180).reshape(60, 3), np.nan)
     features[0] = 1.0
-    expected = pcfi.impute(features, (index, weights), unreachable="zero", alpha=0.5, beta=0.1).values
+    expected = pcfi.impute(
+        features, (index, weights), unreachable="zero", alpha=0.5, beta=0.1, objective="representation"
+    ).values
     for graph in (built, pickle.loads(pickle.dumps(built))):
         np.testing.assert_array_equal(
-            pcfi.impute(features, graph, unreachable="zero", alpha=0.5, beta=0.1).values, expected
+            pcfi.impute(features, graph, unreachable="zero", alpha=0.5, beta=0.1, objective="representation").values,
+            expected,
         )
 
 

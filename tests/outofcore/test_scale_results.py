@@ -96,7 +96,9 @@ def test_foreign_byte_order_is_read_like_any_other(tmp_path, files, dtype):
     values = np.load(files[0])
     np.save(tmp_path / "foreign.npy", values.astype(dtype))
     stored = scale.impute(tmp_path / "foreign.npy", files[1], tmp_path / "y.npy")
-    expected = pcfi.impute(values.astype(dtype), pcfi.scale.open_graph(files[1]), alpha=0.5, beta=0.1).values
+    expected = pcfi.impute(
+        values.astype(dtype), pcfi.scale.open_graph(files[1]), alpha=0.5, beta=0.1, objective="representation"
+    ).values
     assert stored.open().dtype == expected.dtype
     np.testing.assert_allclose(stored.open(), expected, rtol=1e-6)
 
@@ -110,7 +112,7 @@ def test_warnings_are_those_of_impute(tmp_path):
     scale.build_graph(edges, tmp_path / "g", n_nodes=201)
     parameters = {"alpha": 1.0, "beta": 0.1, "solver": pcfi.UntilSettled(1e-6, 2), "unreachable": "zero"}
     with pytest.warns(pcfi.PcfiWarning) as expected:
-        pcfi.impute(values, pcfi.prepare_graph(edges, 201), **parameters)
+        pcfi.impute(values, pcfi.prepare_graph(edges, 201), **parameters, objective="representation")
     with pytest.warns(pcfi.PcfiWarning) as told:
         scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy", **parameters)
     assert [(one.category, str(one.message)) for one in told] == [(one.category, str(one.message)) for one in expected]

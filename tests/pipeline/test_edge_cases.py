@@ -14,6 +14,7 @@ import pcfi
 from pcfi._kernels import reference
 from random_problems import random_problem
 
+PAPER = {"alpha": 0.5, "objective": "representation"}
 SMALL = np.array([[0.0, 1.0], [np.nan, np.nan], [np.nan, 2.0], [3.0, np.nan]])
 
 
@@ -26,7 +27,7 @@ def test_what_hangs_on_a_weak_edge_takes_its_value(alpha):
     # broke once: from the channel's mean the triangle moved too little to be noticed
     features = np.array([[1.0], [0.0], [np.nan], [np.nan], [np.nan]])
     edges = np.array([[0, 0, 2, 2, 3], [1, 2, 3, 4, 4]])
-    result = pcfi.impute(features, (edges, [1, 1e-4, 1, 1, 1]), alpha=alpha, beta=0.1)
+    result = pcfi.impute(features, (edges, [1, 1e-4, 1, 1, 1]), alpha=alpha, beta=0.1, objective="representation")
     np.testing.assert_allclose(result.values.ravel(), [1, 0, 1, 1, 1], atol=1e-6)
 
 
@@ -38,7 +39,9 @@ def test_a_clique_behind_a_bridge_takes_the_value_of_its_only_source(size, dtype
     edges = np.concatenate([clique, [[0, 0], [1, 2]]], axis=1)
     features = np.full((size + 2, n_channels), np.nan, dtype=dtype)
     features[0], features[1] = 1, 0
-    np.testing.assert_allclose(pcfi.impute(features, edges, beta=0, alpha=0.5).values[2:], 1, atol=1e-5)
+    np.testing.assert_allclose(
+        pcfi.impute(features, edges, beta=0, alpha=0.5, objective="representation").values[2:], 1, atol=1e-5
+    )
 
 
 def test_two_cliques_and_a_path_between_them_settle_where_a_direct_solve_does():
@@ -49,7 +52,7 @@ def test_two_cliques_and_a_path_between_them_settle_where_a_direct_solve_does():
     edges = np.concatenate([left, right, bridge], axis=1)
     features = np.full((2 * size + between, 1), np.nan)
     features[0], features[-1] = 0, 1
-    result = pcfi.impute(features, edges, alpha=0.9, beta=0.1)
+    result = pcfi.impute(features, edges, alpha=0.9, beta=0.1, objective="representation")
     graph = pcfi.prepare_graph(edges)
     flow = graph._matrix().toarray()
     matrix = reference.confidence_matrix(flow, result.hops[:, 0], 0.9)
@@ -65,8 +68,17 @@ def test_the_unit_of_the_weights_does_not_matter_to_the_steady_state(weight, n_c
     # broke once: an endless loop in the influence route when weights overflowed
     features = np.full((6, n_channels), np.nan, dtype=dtype)
     features[0], features[5] = np.arange(n_channels), -1
-    expected = pcfi.impute(features, path(6), beta=0, solver=pcfi.UntilSettled(1e-9), alpha=0.5).values
-    result = pcfi.impute(features, (path(6), np.full(5, weight)), beta=0, solver=pcfi.UntilSettled(1e-9), alpha=0.5)
+    expected = pcfi.impute(
+        features, path(6), beta=0, solver=pcfi.UntilSettled(1e-9), alpha=0.5, objective="representation"
+    ).values
+    result = pcfi.impute(
+        features,
+        (path(6), np.full(5, weight)),
+        beta=0,
+        solver=pcfi.UntilSettled(1e-9),
+        alpha=0.5,
+        objective="representation",
+    )
     np.testing.assert_allclose(result.values, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -85,7 +97,7 @@ def test_what_left_the_finite_numbers_is_never_called_settled():
     checked = pcfi.prepare_graph((path(4), np.full(3, 2.0)))
     graph = dataclasses.replace(checked, weights=np.full(6, 1.7e308))
     with pytest.raises(pcfi.DivergenceError, match="overflowed"):
-        pcfi.impute(SMALL[:, :1], graph, alpha=0.5, beta=0)
+        pcfi.impute(SMALL[:, :1], graph, alpha=0.5, beta=0, objective="representation")
 
 
 @pytest.mark.parametrize("depth", [14, 26])
@@ -95,7 +107,7 @@ def test_a_tiny_weight_far_away_is_not_lost(depth):
     weights[depth - 2] = 1e-300
     features = np.full((depth + 2, 1), np.nan)
     features[0], features[-2], features[-1] = 1, 0, -1
-    result = pcfi.impute(features, (edges, weights), alpha=0.1, beta=0.1)
+    result = pcfi.impute(features, (edges, weights), alpha=0.1, beta=0.1, objective="representation")
     np.testing.assert_allclose(result.values[:depth], 1, atol=1e-9)
 
 
@@ -125,7 +137,7 @@ def test_an_empty_channel_beside_one_with_gaps_is_no_reason_to_fail(call):
 def test_all_channels_scaled_together_scale_the_result(dtype, scale, standardize):
     # broke once: stage 2 squared the raw values
     features = SMALL.astype(dtype)
-    options = {"alpha": 0.5, "beta": 1.0, "standardize": standardize, "solver": pcfi.UntilSettled(1e-6)}
+    options = {**PAPER, "beta": 1.0, "standardize": standardize, "solver": pcfi.UntilSettled(1e-6)}
     plain = pcfi.impute(features, path(4), **options).values
     scaled = pcfi.impute(features * np.dtype(dtype).type(scale), path(4), **options).values
     np.testing.assert_allclose(scaled / scale, plain, rtol=1e-4)
@@ -139,7 +151,7 @@ def test_factored_sharing_scales_too(scale, standardize):
     rng = np.random.default_rng(0)
     features = np.full((30, 12), np.nan)
     features[[0, 29]] = rng.normal(size=(2, 12))
-    options = {"alpha": 0.5, "beta": 1.0, "standardize": standardize}
+    options = {**PAPER, "beta": 1.0, "standardize": standardize}
     plain = pcfi.impute(features, path(30), **options).values
     np.testing.assert_allclose(pcfi.impute(features * scale, path(30), **options).values / scale, plain, atol=1e-9)
 
@@ -150,7 +162,7 @@ def test_numbers_too_large_for_sharing_are_an_error(beta, n_channels):
     features = np.full((6, n_channels), np.nan, dtype=np.float32 if beta == 1e39 else np.float64)
     features[0], features[3], features[5] = np.arange(n_channels) * 1e3, 7, -np.arange(n_channels) * 1e3
     with pytest.raises(pcfi.DivergenceError, match="channel propagation"):
-        pcfi.impute(features, path(6), beta=beta, alpha=0.5)
+        pcfi.impute(features, path(6), beta=beta, alpha=0.5, objective="representation")
 
 
 @pytest.mark.parametrize(("dtype", "offset", "tolerance"), [("f4", 100, 1e-3), ("f8", 1e4, 1e-9), ("f8", 1e6, 1e-6)])
@@ -159,7 +171,7 @@ def test_an_offset_does_not_cost_the_factored_way_its_accuracy(monkeypatch, dtyp
     edges = np.concatenate([path(60), rng.integers(0, 60, (2, 60))], axis=1)
     features = rng.normal(size=(60, 30)) + offset
     features[4:] = np.nan
-    options = {"alpha": 0.5, "beta": 0.5, "solver": pcfi.FixedSteps(100)}
+    options = {**PAPER, "beta": 0.5, "solver": pcfi.FixedSteps(100)}
     factored = pcfi.impute(features.astype(dtype), edges, **options).values
     monkeypatch.setattr("pcfi.stages.diffusion.definition.MIN_CHANNELS_PER_SOURCE", 1000)
     dense = pcfi.impute(features, edges, **options).values
@@ -175,14 +187,16 @@ def test_noise_has_no_correlation(dtype):
     features[rng.random((40, 3)) < 0.5] = np.nan
     features[:, 0] = np.nan
     features[[3, 11, 29], 0] = 0.1
-    result = pcfi.impute(features.astype(dtype), edges, alpha=0.1, beta=1.0, solver=pcfi.FixedSteps(100))
+    result = pcfi.impute(
+        features.astype(dtype), edges, alpha=0.1, beta=1.0, solver=pcfi.FixedSteps(100), objective="representation"
+    )
     np.testing.assert_allclose(result.values[:, 0], 0.1, atol=1e-5)
 
 
 def test_ranges_near_the_smallest_number_settle_as_well():
     for dtype, unit in ((np.float32, 1e-38), (np.float64, 1e-307)):
         features = (np.array([[0.0], [np.nan], [np.nan], [np.nan], [4.0]]) * unit).astype(dtype)
-        result = pcfi.impute(features, path(5), alpha=1.0, beta=0.1)
+        result = pcfi.impute(features, path(5), alpha=1.0, beta=0.1, objective="representation")
         np.testing.assert_allclose(result.values.ravel() / dtype(unit), [0, 1, 2, 3, 4], atol=1e-2)
 
 
@@ -192,11 +206,24 @@ def test_standardized_channels_are_divided_by_their_own_standard_deviation():
     edges = np.array([[0, 1, 2, 4, 5, 6], [1, 2, 3, 5, 6, 7]])
     with pytest.warns(pcfi.UnreachableWarning):
         filled = pcfi.impute(
-            features, edges, beta=0, solver=pcfi.UntilSettled(1e-10), unreachable="nan", alpha=0.5
+            features,
+            edges,
+            beta=0,
+            solver=pcfi.UntilSettled(1e-10),
+            unreachable="nan",
+            alpha=0.5,
+            objective="representation",
         ).values
     with pytest.warns(pcfi.UnreachableWarning):
         shared = pcfi.impute(
-            features, edges, beta=1, standardize=True, solver=pcfi.UntilSettled(1e-10), unreachable="nan", alpha=0.5
+            features,
+            edges,
+            beta=1,
+            standardize=True,
+            solver=pcfi.UntilSettled(1e-10),
+            unreachable="nan",
+            alpha=0.5,
+            objective="representation",
         ).values
     means, spread = np.nanmean(filled, axis=0), np.nanstd(filled, axis=0)
     off = np.nan_to_num(filled - means)
@@ -217,15 +244,18 @@ def test_plain_fills_survive_huge_values_or_say_why_not():
 def test_alpha_near_zero_is_a_copy_of_the_nearest_source():
     features = np.full((7, 1), np.nan)
     features[0], features[6] = 1, 5
-    result = pcfi.impute(features, path(7), alpha=5e-324, beta=0.1)
+    result = pcfi.impute(features, path(7), alpha=5e-324, beta=0.1, objective="representation")
     np.testing.assert_allclose(result.values.ravel(), [1, 1, 1, 3, 5, 5, 5])
 
 
 def test_a_status_does_not_claim_more_than_is_true():
     solver = pcfi.UntilSettled(1.4e-4)
-    assert "more than 0.00014 of" in pcfi.impute(SMALL, path(4), solver=solver, alpha=0.5, beta=0.1).status
+    assert (
+        "more than 0.00014 of"
+        in pcfi.impute(SMALL, path(4), solver=solver, alpha=0.5, beta=0.1, objective="representation").status
+    )
     with pytest.warns(pcfi.UnreachableWarning):
-        nothing = pcfi.impute(SMALL, np.empty((2, 0), int), alpha=0.5, beta=0.1)
+        nothing = pcfi.impute(SMALL, np.empty((2, 0), int), alpha=0.5, beta=0.1, objective="representation")
     assert nothing.status == "No source can reach any missing cell, so there was nothing to diffuse."
     long = np.where(np.arange(500)[:, None] % 499 == 0, np.arange(500.0)[:, None], np.nan)
     with pytest.warns(pcfi.NotSettledWarning) as caught:
@@ -240,7 +270,9 @@ def test_a_stuck_channel_is_finished_from_where_it_got_stuck():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", pcfi.NotSettledWarning)
             solver = pcfi.UntilSettled(1e-16, max_steps=2000)
-            result = pcfi.impute(features[:, columns], path(300), alpha=1.0, beta=0, solver=solver)
+            result = pcfi.impute(
+                features[:, columns], path(300), alpha=1.0, beta=0, solver=solver, objective="representation"
+            )
         exact = np.linspace(features[0, columns], features[299, columns], 300)
         np.testing.assert_allclose(result.values, exact, atol=1e-10)
 
@@ -253,12 +285,12 @@ def test_a_stuck_channel_takes_no_more_steps_than_allowed(n_channels, most):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pcfi.NotSettledWarning)
         solver = pcfi.UntilSettled(1e-16, max_steps=most)
-        result = pcfi.impute(features, path(300), alpha=1.0, beta=0, solver=solver)
+        result = pcfi.impute(features, path(300), alpha=1.0, beta=0, solver=solver, objective="representation")
     assert result.steps <= most
 
 
 def test_complete_features_have_full_confidence():
-    result = pcfi.impute(np.ones((4, 2)), path(4), alpha=0.5, beta=0.1)
+    result = pcfi.impute(np.ones((4, 2)), path(4), alpha=0.5, beta=0.1, objective="representation")
     np.testing.assert_array_equal(result.confidence, 1)
     np.testing.assert_array_equal(result.hops, 0)
     assert not result.unreachable.any()
@@ -268,36 +300,73 @@ def test_complete_features_have_full_confidence():
 def test_the_warning_points_to_the_caller_and_promises_nothing_else(method):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        pcfi.impute(np.array([[1.0, np.nan], [2.0, np.nan]]), [[0], [1]], method=method, alpha=0.5, beta=0.1)
+        pcfi.impute(
+            np.array([[1.0, np.nan], [2.0, np.nan]]),
+            [[0], [1]],
+            method=method,
+            alpha=0.5,
+            beta=0.1,
+            objective="representation",
+        )
     assert [warning.filename for warning in caught] == [__file__]
 
 
 def test_long_integers_are_refused_and_half_floats_come_back():
     with pytest.raises(pcfi.FeatureError, match="2\\^53"):
-        pcfi.impute(np.array([[2**53 + 1], [0]]), [[0], [1]], alpha=0.5, beta=0.1)
-    assert pcfi.impute(np.array([[1.0], [np.nan]], ">f2"), [[0], [1]], alpha=0.5, beta=0.1).values.dtype == np.float16
+        pcfi.impute(np.array([[2**53 + 1], [0]]), [[0], [1]], alpha=0.5, beta=0.1, objective="representation")
+    assert (
+        pcfi.impute(
+            np.array([[1.0], [np.nan]], ">f2"), [[0], [1]], alpha=0.5, beta=0.1, objective="representation"
+        ).values.dtype
+        == np.float16
+    )
 
 
 BAD = [
     (lambda: pcfi.FixedSteps(10**30), "at most 1,000,000,000"),
     (lambda: pcfi.UntilSettled(10**400), "rtol"),
-    (lambda: pcfi.impute(SMALL, path(4), beta=10**400, alpha=0.5), "beta"),
-    (lambda: pcfi.impute(SMALL, ([[0, 1], [1]], [1.0, 2.0]), alpha=0.5, beta=0.1), "ragged"),
-    (lambda: pcfi.impute(SMALL, (path(4), [[1], [2, 3]]), alpha=0.5, beta=0.1), "ragged"),
-    (lambda: pcfi.impute(SMALL, [path(4), np.ones(3)], alpha=0.5, beta=0.1), "tuple, not a list"),
-    (lambda: pcfi.impute(SMALL, path(4), known=[[True], [True, False]], alpha=0.5, beta=0.1), "different lengths"),
-    (lambda: pcfi.impute(SMALL, [[0, np.inf], [1, 2]], alpha=0.5, beta=0.1), "names node inf"),
-    (lambda: pcfi.impute(SMALL, [[0, 1e300], [1, 2]], alpha=0.5, beta=0.1), r"names node 1e\+300"),
+    (lambda: pcfi.impute(SMALL, path(4), beta=10**400, alpha=0.5, objective="representation"), "beta"),
+    (
+        lambda: pcfi.impute(SMALL, ([[0, 1], [1]], [1.0, 2.0]), alpha=0.5, beta=0.1, objective="representation"),
+        "ragged",
+    ),
+    (lambda: pcfi.impute(SMALL, (path(4), [[1], [2, 3]]), alpha=0.5, beta=0.1, objective="representation"), "ragged"),
+    (
+        lambda: pcfi.impute(SMALL, [path(4), np.ones(3)], alpha=0.5, beta=0.1, objective="representation"),
+        "tuple, not a list",
+    ),
+    (
+        lambda: pcfi.impute(
+            SMALL, path(4), known=[[True], [True, False]], alpha=0.5, beta=0.1, objective="representation"
+        ),
+        "different lengths",
+    ),
+    (
+        lambda: pcfi.impute(SMALL, [[0, np.inf], [1, 2]], alpha=0.5, beta=0.1, objective="representation"),
+        "names node inf",
+    ),
+    (
+        lambda: pcfi.impute(SMALL, [[0, 1e300], [1, 2]], alpha=0.5, beta=0.1, objective="representation"),
+        r"names node 1e\+300",
+    ),
     (lambda: pcfi.tune(SMALL, path(4), objective=None, alpha=0.5, beta=0.1), "objective must be one of 'values', 'rep"),
     (lambda: pcfi.prepare_graph(path(4), "4"), "n_nodes must be"),
     (lambda: pcfi.prepare_graph(path(4), 3), "edge 2 names node 3, but n_nodes is 3"),
-    (lambda: pcfi.impute(SMALL, path(4), standardize="no", alpha=0.5, beta=0.1), "True or False, or None"),
-    (lambda: pcfi.impute(np.float16(SMALL * 9e3), path(4), beta=50.0, alpha=0.5), "float16"),
+    (
+        lambda: pcfi.impute(SMALL, path(4), standardize="no", alpha=0.5, beta=0.1, objective="representation"),
+        "True or False, or None",
+    ),
+    (
+        lambda: pcfi.impute(np.float16(SMALL * 9e3), path(4), beta=50.0, alpha=0.5, objective="representation"),
+        "float16",
+    ),
     (lambda: pcfi.prepare_graph(path(4), -1), "n_nodes must be"),
     (lambda: pcfi.prepare_graph(path(4), directed="no"), "directed must be"),
     (lambda: pcfi.prepare_graph(np.ma.masked_array(path(4))), "masked array"),
     (
-        lambda: pcfi.impute(SMALL, path(4), known=np.ma.masked_array(~np.isnan(SMALL)), alpha=0.5, beta=0.1),
+        lambda: pcfi.impute(
+            SMALL, path(4), known=np.ma.masked_array(~np.isnan(SMALL)), alpha=0.5, beta=0.1, objective="representation"
+        ),
         "masked array",
     ),
 ]
@@ -314,7 +383,7 @@ def test_numbers_of_any_real_type_are_taken():
 
     tight = pcfi.UntilSettled(Fraction(1, 10**6), max_steps=np.int16(500))
     assert tight == pcfi.UntilSettled(1e-6, 500)
-    pcfi.impute(SMALL, path(4), alpha=Fraction(1, 2), beta=np.float16(0.5), solver=tight)
+    pcfi.impute(SMALL, path(4), alpha=Fraction(1, 2), beta=np.float16(0.5), solver=tight, objective="representation")
 
 
 ENDLESS = {

@@ -36,6 +36,7 @@ def test_hundred_steps_equal_the_authors_output(shared, cora, kind):
         alpha=float(golden["alpha"]),
         beta=float(golden["beta"]),
         solver=pcfi.FixedSteps(int(golden["steps"])),
+        objective="representation",
     )
     ours = result.values[golden["rows"], golden["cols"]]
     theirs = golden["values"]
@@ -47,9 +48,17 @@ def test_hundred_steps_equal_the_authors_output(shared, cora, kind):
 def test_settled_cora_is_settled(cora):
     features, edge_index = cora
     known = np.random.default_rng(0).random(features.shape) > 0.995
-    result = pcfi.impute(features, edge_index, known=known, alpha=0.5, beta=0.1)
+    result = pcfi.impute(features, edge_index, known=known, alpha=0.5, beta=0.1, objective="representation")
     assert result.converged
     assert result.residual <= 1e-4
-    again = pcfi.impute(features, edge_index, known=known, solver=pcfi.UntilSettled(1e-7), alpha=0.5, beta=0.1)
+    again = pcfi.impute(
+        features,
+        edge_index,
+        known=known,
+        solver=pcfi.UntilSettled(1e-7),
+        alpha=0.5,
+        beta=0.1,
+        objective="representation",
+    )
     reachable = ~result.unreachable
     assert np.abs(result.values - again.values)[reachable].max() < 5e-3

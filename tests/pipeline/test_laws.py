@@ -195,7 +195,10 @@ def test_confidence_is_alpha_to_the_power_of_hops(problem, chosen):
 @pytest.mark.parametrize("method", METHODS)
 def test_values_come_back_in_the_dtype_that_went_in(dtype, method):
     features = np.array([[1.0, np.nan], [np.nan, 2.0]], dtype=dtype)
-    assert pcfi.impute(features, [[0], [1]], method=method, alpha=0.5, beta=0.1).values.dtype == dtype
+    assert (
+        pcfi.impute(features, [[0], [1]], method=method, alpha=0.5, beta=0.1, objective="representation").values.dtype
+        == dtype
+    )
 
 
 def test_thread_count_does_not_change_a_bit():
@@ -216,12 +219,17 @@ def test_calls_from_several_threads_do_not_disturb_each_other():
 
     cases = [random_problem(np.random.default_rng(k), n_nodes=200, degree=5, n_channels=40) for k in range(8)]
     alone = [
-        pcfi.impute(case.masked, case.graph, unreachable="zero", alpha=0.5, beta=0.1).values
+        pcfi.impute(case.masked, case.graph, unreachable="zero", alpha=0.5, beta=0.1, objective="representation").values
         for case in map(connect, cases)
     ]
     with ThreadPoolExecutor(4) as pool:
         together = list(
-            pool.map(lambda case: pcfi.impute(case.masked, case.graph, alpha=0.5, beta=0.1).values, map(connect, cases))
+            pool.map(
+                lambda case: (
+                    pcfi.impute(case.masked, case.graph, alpha=0.5, beta=0.1, objective="representation").values
+                ),
+                map(connect, cases),
+            )
         )
     for one, other in zip(alone, together, strict=True):
         assert one.tobytes() == other.tobytes()

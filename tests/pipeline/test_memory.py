@@ -27,7 +27,7 @@ def test_too_little_memory_is_an_error_that_says_how_much_is_needed(monkeypatch)
     with pytest.raises(
         pcfi.TooLargeError, match=r"90,000 nodes x 64 channels needs about .* only 10 MB .*pcfi.scale.impute"
     ):
-        pcfi.impute(features, graph, alpha=0.5, beta=0.1)
+        pcfi.impute(features, graph, alpha=0.5, beta=0.1, objective="representation")
     assert tracemalloc.get_traced_memory()[1] < features.nbytes / 2
     tracemalloc.stop()
     assert isinstance(pcfi.TooLargeError("x"), MemoryError)
@@ -35,7 +35,10 @@ def test_too_little_memory_is_an_error_that_says_how_much_is_needed(monkeypatch)
 
 def test_small_problems_do_not_ask(monkeypatch):
     monkeypatch.setattr(memory, "available", lambda: 0)
-    assert pcfi.impute(np.array([[1.0], [np.nan]]), [[0], [1]], alpha=0.5, beta=0.1).values[1] == 1
+    assert (
+        pcfi.impute(np.array([[1.0], [np.nan]]), [[0], [1]], alpha=0.5, beta=0.1, objective="representation").values[1]
+        == 1
+    )
 
 
 @pytest.mark.parametrize("solver", [pcfi.FixedSteps(3), pcfi.UntilSettled()])
@@ -44,9 +47,9 @@ def test_an_imputation_takes_about_what_it_says(solver, kind):
     features, graph = large_problem(kind=kind), pcfi.prepare_graph(RING)
     settings = Settings(alpha=0.5, beta=0.1, solver=solver)
     said = memory.estimate_memory(read_problem(features, graph), settings)
-    pcfi.impute(features, graph, solver=solver, alpha=0.5, beta=0.1)  # loads the kernels
+    pcfi.impute(features, graph, solver=solver, alpha=0.5, beta=0.1, objective="representation")  # loads the kernels
     tracemalloc.start()
-    pcfi.impute(features, graph, solver=solver, alpha=0.5, beta=0.1)
+    pcfi.impute(features, graph, solver=solver, alpha=0.5, beta=0.1, objective="representation")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert 0.6 * said.total < peak < 1.2 * said.total

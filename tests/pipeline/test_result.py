@@ -18,7 +18,7 @@ FEATURES = np.array([[0.0, 1.0], [np.nan, np.nan], [np.nan, 4.0], [3.0, np.nan]]
 
 
 def test_repr_reads_like_a_report():
-    text = repr(pcfi.impute(FEATURES, PATH, alpha=0.25, beta=0.1))
+    text = repr(pcfi.impute(FEATURES, PATH, alpha=0.25, beta=0.1, objective="representation"))
     assert text.startswith("Imputation\n")
     assert "4 nodes x 2 channels" in text
     assert "4 cells (50.0%)" in text
@@ -27,7 +27,7 @@ def test_repr_reads_like_a_report():
 
 
 def test_html_repr_is_a_table_with_escaped_text():
-    html = pcfi.impute(FEATURES, PATH, alpha=0.5, beta=0.1)._repr_html_()
+    html = pcfi.impute(FEATURES, PATH, alpha=0.5, beta=0.1, objective="representation")._repr_html_()
     assert html.startswith("<table>")
     assert "channel&#x27;s range" in html
 
@@ -41,7 +41,7 @@ def test_html_repr_is_a_table_with_escaped_text():
     ],
 )
 def test_plain_fills_do_what_they_say(method, status):
-    result = pcfi.impute(FEATURES, PATH, method=method, alpha=0.5, beta=0.1)
+    result = pcfi.impute(FEATURES, PATH, method=method, alpha=0.5, beta=0.1, objective="representation")
     filled = {
         "zero": [[0, 1], [0, 0], [0, 4], [3, 0]],
         "mean": [[0, 1], [1.5, 2.5], [1.5, 4], [3, 2.5]],
@@ -53,7 +53,7 @@ def test_plain_fills_do_what_they_say(method, status):
 
 
 def test_fixed_steps_say_how_far_from_settled_they_are():
-    result = pcfi.impute(FEATURES, PATH, solver=pcfi.FixedSteps(3), alpha=0.5, beta=0.1)
+    result = pcfi.impute(FEATURES, PATH, solver=pcfi.FixedSteps(3), alpha=0.5, beta=0.1, objective="representation")
     assert result.status.startswith("Took 3 steps, as asked: one further step would move")
     assert result.converged
     assert result.residual > 0
@@ -63,7 +63,7 @@ def test_hops_are_kept_per_pattern_and_expanded_on_demand():
     rng = np.random.default_rng(0)
     features = np.where(rng.random((50, 1)) < 0.3, rng.normal(size=(50, 400)), np.nan)
     ring = np.stack([np.arange(50), (np.arange(50) + 1) % 50])
-    result = pcfi.impute(features, ring, alpha=0.5, beta=0.1)
+    result = pcfi.impute(features, ring, alpha=0.5, beta=0.1, objective="representation")
     assert result.cells.hops.codes.shape == (50, 1)
     assert result.cells.hops.codes.dtype == np.uint8
     assert result.hops.shape == result.confidence.shape == (50, 400)
@@ -71,18 +71,18 @@ def test_hops_are_kept_per_pattern_and_expanded_on_demand():
 
 
 def test_results_can_be_copied_and_pickled():
-    result = pcfi.impute(FEATURES, PATH, alpha=0.5, beta=0.1)
+    result = pcfi.impute(FEATURES, PATH, alpha=0.5, beta=0.1, objective="representation")
     for copied in (copy.deepcopy(result), pickle.loads(pickle.dumps(result))):
         np.testing.assert_array_equal(copied.values, result.values)
         np.testing.assert_array_equal(copied.confidence, result.confidence)
 
 
 def test_progress_names_the_stages(capsys):
-    pcfi.impute(FEATURES, PATH, progress=True, alpha=0.5, beta=0.1)
+    pcfi.impute(FEATURES, PATH, progress=True, alpha=0.5, beta=0.1, objective="representation")
     shown = capsys.readouterr().err
     for stage in ("hops", "diffuse", "channels"):
         assert f"{stage}: 100%" in shown
-    pcfi.impute(FEATURES, PATH, alpha=0.5, beta=0.1)
+    pcfi.impute(FEATURES, PATH, alpha=0.5, beta=0.1, objective="representation")
     assert capsys.readouterr().err == ""
 
 
@@ -95,9 +95,10 @@ graph = pcfi.prepare_graph([[*range(n - 1)], [*range(1, n)]], n)
 features = np.full((n, 64), np.nan); features[[0, -1]] = rng.normal(size=(2, 64))
 small = np.where(rng.random((50, 3)) < 0.5, 1.0, np.nan); small[0] = 2
 exact = pcfi.UntilSettled(1e-12)
-pcfi.impute(small, [[*range(49)], [*range(1, 50)]], alpha=0.5, beta=0.1, solver=exact, unreachable="zero")
+pcfi.impute(small, [[*range(49)], [*range(1, 50)]], alpha=0.5, beta=0.1, solver=exact, objective="representation")
 print("go", flush=True)
-pcfi.impute(features, graph, alpha=1, beta=0, solver=pcfi.UntilSettled(1e-12, max_steps=10**6))
+exact = pcfi.UntilSettled(1e-12, max_steps=10**6)
+pcfi.impute(features, graph, alpha=1, beta=0, solver=exact, objective="representation")
 print("finished")
 """
 

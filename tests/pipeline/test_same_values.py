@@ -9,8 +9,8 @@ import pytest
 import pcfi
 from pcfi import scale
 from pcfi.backends import backend_for
-from pcfi.estimation.fold_runs import FoldBackend, Whole, prepare_bench
 from pcfi.estimation.folds import make_folds
+from pcfi.estimation.graph_estimates import HiddenCellsBackend
 from pcfi.inputs.problem import read_problem
 from pcfi.pipeline import fill, run_stages
 from pcfi.settings import Settings
@@ -39,7 +39,8 @@ def problem_of(kind="uniform", share_known=0.4, n_channels=6, **options):
     known = np.broadcast_to(rng.random(shape) < share_known, values.shape).copy()
     known[-3:] = False  # without an edge
     edges = rng.integers(0, N_NODES - 3, size=(2, 400))
-    return np.where(known, values, np.nan).astype(np.float32), edges, {"alpha": 0.6, "beta": 0.3} | options
+    options = {"alpha": 0.6, "beta": 0.3, "objective": "representation"} | options
+    return np.where(known, values, np.nan).astype(np.float32), edges, options
 
 
 @pytest.fixture(params=CASES.values(), ids=CASES.keys())
@@ -55,6 +56,7 @@ def test_a_run_in_files_gives_the_values_of_a_call(case, tmp_path):
     np.save(tmp_path / "x.npy", features)
     directed = options.get("directed", False)
     scale.build_graph(edges, tmp_path / "g", n_nodes=N_NODES, directed=directed)
+    del options["objective"]  # files know one only
     stored = scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy", hops=tmp_path / "h.npy", **options)
     np.testing.assert_allclose(stored.open(), expected.values, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(stored.open("hops"), expected.hops)
@@ -64,16 +66,15 @@ def test_a_run_in_files_gives_the_values_of_a_call(case, tmp_path):
 def test_a_fold_gives_the_values_of_a_call_at_its_hidden_cells(case):
     features, edges, options = case
     problem = read_problem(features, edges, directed=options.get("directed", False))
-    fold = make_folds(problem, np.random.default_rng(0), most=1)[0]
-    bench = prepare_bench(fold, Whole.of(problem))
-    backend, settings = FoldBackend(bench), Settings(**options)
+    fold = make_folds(problem, n_folds=1, seed=0)[0]
+    backend, settings = HiddenCellsBackend(fold), Settings(**options)
     for alpha in (0.9, options["alpha"]):  # what a candidate leaves behind does not matter to the next
         filled = run_stages(fold.problem, replace(settings, alpha=alpha), backend)
     hidden = features.copy()
     hidden[fold.nodes, fold.channels] = np.nan
-    for beta, values in ((settings.beta, bench.fold.at(filled.values)), (0.0, backend.diffused)):
+    for beta, values in ((settings.beta, fold.at(filled.values)), (0.0, backend.diffused)):
         expected = pcfi.impute(hidden, edges, **options | {"beta": beta}).values
-        np.testing.assert_allclose(values, bench.fold.at(expected), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(values, fold.at(expected), rtol=1e-5, atol=1e-6)
 
 
 def test_the_cases_take_every_route():

@@ -11,6 +11,7 @@ import pytest
 import pcfi
 from command_line import features, ring
 from pcfi.errors import FileError
+from pcfi.report.column_table import column_table
 from pcfi.report.evaluation_facts import evaluation_facts, method_errors
 from pcfi.report.facts import Facts
 from pcfi.report.html_page import render_page
@@ -37,11 +38,11 @@ def make_facts(values=None, edges=None, names=NAMES, **options):
 
 @pytest.fixture(scope="module")
 def facts():
-    return make_facts()
+    return make_facts(alpha=0.6)
 
 
 def test_facts_are_those_of_the_imputation(facts):
-    values, result = features(), pcfi.impute(features(), ring())
+    values, result = features(), pcfi.impute(features(), ring(), alpha=0.6)
     missing = np.isnan(values)
     assert [channel.n_missing for channel in facts.channels] == missing.sum(axis=0).tolist()
     assert facts.n_missing == result.n_missing
@@ -60,12 +61,59 @@ def test_facts_are_those_of_the_imputation(facts):
 
 
 def test_the_chart_of_confidence_says_how_many_cells_have_at_least_that_much(facts):
-    result, missing = pcfi.impute(features(), ring()), np.isnan(features())
+    result, missing = pcfi.impute(features(), ring(), alpha=0.6), np.isnan(features())
     shown = next(chart for chart in make_charts(facts) if chart.name == "confidence").spec["data"]["values"]
     for point in shown:
         share = (result.confidence[missing] >= point["confidence"]).mean()
         assert point["share"] == pytest.approx(share)
     assert (shown[0]["confidence"], shown[-1]["confidence"]) == (1.0, 0.0)
+
+
+def test_confidence_is_not_shown_where_it_is_the_same_everywhere():
+    made = make_facts(alpha=1.0)
+    assert "confidence" not in [chart.name for chart in make_charts(made)]
+    assert "mean confidence" not in " ".join(summarize(made))
+
+
+def test_every_mention_of_confidence_says_that_it_is_not_a_probability(facts):
+    said = [chart.caption for chart in make_charts(facts)] + summarize(facts)
+    said = [text for text in said if "confidence" in text]
+    assert len(said) == 3
+    assert all("not a probability" in text for text in said)
+
+
+def test_the_table_of_columns_shows_what_hidden_cells_say():
+    facts = make_facts()
+    reports = pcfi.impute(features(), ring()).columns
+    assert facts.columns == tuple(reports)
+    evil = dataclasses.replace(reports[0], name=EVIL, error=float("nan"))
+    complete = dataclasses.replace(reports[1], name="whole", n_missing=0)
+    table = column_table(dataclasses.replace(facts, columns=(evil, complete, reports[2])))
+    assert table.header == (
+        "column",
+        "missing",
+        "error",
+        "error of the mean",
+        "R²",
+        "covered by 90% intervals",
+        "what explains it",
+    )
+    assert [row[0] for row in table.rows] == [EVIL, reports[2].name]
+    assert table.rows[0][2] == "-"
+    third = reports[2]
+    assert table.rows[1][1:4] == (str(third.n_missing), f"{third.error:.4g}", f"{third.error_of_mean:.4g}")
+    assert table.rows[1][4:] == (f"{third.r2:.2f}", f"{third.coverage:.0%}", third.verdict)
+    page = render_page(dataclasses.replace(facts, columns=(evil,)))
+    assert '<h2 id="columns">Columns</h2>' in page
+    assert "<script>window.hacked" not in page
+    covered = sum(one.coverage * one.n_hidden for one in reports) / sum(one.n_hidden for one in reports)
+    assert f"the 90% intervals covered {covered:.1%} of" in summarize(facts)[1]
+
+
+def test_facts_of_a_version_without_reports_of_columns_render(facts):
+    data = json.loads(facts.to_json())
+    del data["columns"]
+    assert '<h2 id="columns">' not in render_page(Facts.from_json(json.dumps(data)))
 
 
 def test_facts_survive_json(facts):
@@ -175,7 +223,7 @@ def test_the_charts_of_reliability_show_what_was_found(facts):
 
 
 def test_errors_against_a_known_truth_are_counted_by_hops():
-    values, result = features(), pcfi.impute(features(), ring(), alpha=0.5, beta=0.0)
+    values, result = features(), pcfi.impute(features(), ring(), alpha=0.5, beta=0.0, objective="representation")
     truth = features(rate=0.0)
     removed = np.isnan(values)
     one = method_errors({"pcfi": result.values - truth}, {"pcfi": 1.5}, removed, result.cells.hops)[0]

@@ -41,7 +41,9 @@ def test_two_channels_by_hand():
     # a star: the centre is known in channel 0 only, the leaves 1, 2 in both. Hops of the centre: (0, 1).
     features = np.array([[4.0, np.nan], [0.0, 1.0], [2.0, 3.0]])
     alpha, beta = 0.5, 1.0
-    result = pcfi.impute(features, [[0, 0], [1, 2]], alpha=alpha, beta=beta, solver=pcfi.UntilSettled(1e-12))
+    result = pcfi.impute(
+        features, [[0, 0], [1, 2]], alpha=alpha, beta=beta, solver=pcfi.UntilSettled(1e-12), objective="representation"
+    )
     # diffusion gives the centre 2 in channel 1; means (2, 2); deviations (2, -2, 0) and (0, -1, 1)
     correlation = (2 * 0 + -2 * -1 + 0 * 1) / np.sqrt(8 * 2)
     expected = 2 + beta * (1 - alpha) * 1.0 * correlation * (4 - 2)
@@ -117,8 +119,8 @@ def test_channels_with_a_large_offset_keep_their_correlation():
 
 def test_constant_channels_have_no_correlation():
     features = np.array([[1.0, 5.0], [np.nan, np.nan], [3.0, 5.0], [np.nan, 5.0]])
-    result = pcfi.impute(features, [[0, 1, 2], [1, 2, 3]], beta=10.0, alpha=0.5)
-    alone = pcfi.impute(features[:, :1], [[0, 1, 2], [1, 2, 3]], beta=0, alpha=0.5)
+    result = pcfi.impute(features, [[0, 1, 2], [1, 2, 3]], beta=10.0, alpha=0.5, objective="representation")
+    alone = pcfi.impute(features[:, :1], [[0, 1, 2], [1, 2, 3]], beta=0, alpha=0.5, objective="representation")
     np.testing.assert_array_equal(result.values[:, 1], 5.0)
     np.testing.assert_allclose(result.values[:, :1], alone.values)
 

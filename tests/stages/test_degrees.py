@@ -8,7 +8,7 @@ from scipy import sparse
 import pcfi
 from array_interfaces import DEVICE, device_backend_on_cpu, to_numpy, to_tensor
 from pcfi.backends import backend_for
-from pcfi.estimation.fold_runs import Whole
+from pcfi.estimation.channel_scale import relative_variances
 from pcfi.inputs.problem import read_problem
 from pcfi.pipeline import fill
 from pcfi.settings import Settings
@@ -40,7 +40,7 @@ def test_the_steady_state_of_divided_features_is_that_of_feature_propagation():
     settings = Settings(alpha=1.0, beta=0.0, solver=pcfi.UntilSettled(rtol=1e-10, max_steps=10_000), standardize=False)
     divided = scale.divide(problem)
     filled = fill(divided, settings, backend_for(divided)).values
-    scale.multiply(problem, filled)
+    filled = scale.multiplied(filled)
     propagated = pcfi.impute(features, graph, method="fp", self_loops=False, solver=settings.solver).values
     np.testing.assert_allclose(filled, propagated, rtol=1e-7)
 
@@ -70,8 +70,7 @@ def test_it_is_not_chosen_where_values_do_not_grow(power):
 def test_a_graph_without_hubs_gives_no_reason_to_look():
     features = np.where(np.arange(60) % 3 == 0, np.nan, np.arange(60.0))[:, None]
     problem = read_problem(features, [np.arange(60), (np.arange(60) + 1) % 60])
-    whole = Whole.of(problem)
-    assert not grows_with_degree(problem, whole.squares, whole.units)
+    assert not grows_with_degree(problem, relative_variances(problem))
 
 
 def test_constant_channels_keep_their_constant_and_scales_of_channels_do_not_matter():
@@ -117,27 +116,53 @@ def test_the_engine_for_devices_does_the_same():
     assert np.array_equal(to_numpy(result.values)[known], features[known])
 
 
+@pytest.mark.parametrize("offset", [0.0, -3.0])
+def test_logarithms_and_other_values_are_scaled_alike(offset):
+    _, features, graph = popular()
+    problem = read_problem(features + offset, graph)  # below 0 no logarithm is taken
+    model = pcfi.impute(features + offset, graph).tuning.model
+    assert (model.scale.logarithmic == (offset == 0)).all()
+    transformed = model.scale.transformed(problem)
+    scale = DegreeScale.of(transformed, model.scale.logarithmic)
+    divided = scale.divide(transformed).values
+    expected = (
+        np.log(features / scale.by_node[:, None]) if offset == 0 else (features + offset) / scale.by_node[:, None]
+    )
+    np.testing.assert_allclose(divided, expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(scale.multiplied(divided), transformed.values, rtol=1e-12, atol=1e-12)
+    cells = np.array([3, 900, 7]), np.array([0, 5, 5])
+    np.testing.assert_array_equal(scale.multiplied_at(divided[cells], *cells), scale.multiplied(divided)[cells])
+
+
 def test_rows_that_come_later_are_scaled_by_their_own_degree():
     _, features, graph = popular()
-    fitted = pcfi.PCFI(beta=0.0, solver=pcfi.UntilSettled(rtol=1e-9)).fit(features, graph=graph)
-    tuning, scale = fitted.tuning_, fitted.tuning_.scale
+    solver = pcfi.UntilSettled(rtol=1e-9)
+    fitted = pcfi.PCFI(beta=0.0, solver=solver).fit(features, graph=graph)
+    tuning, model = fitted.tuning_, fitted.tuning_.model
     assert tuning.by_degree
     links = np.zeros((2, len(features)))
     links[0, [3, 900]] = 1.0  # the second row has no links
     new = np.full((2, features.shape[1]), np.nan)
     new[0, 0] = 2.0
     plain = pcfi.impute(
-        features / scale.by_node[:, None], graph, alpha=fitted.alpha_, beta=0.0, solver=pcfi.UntilSettled(rtol=1e-9)
+        np.log(features / model.degree.by_node[:, None]),
+        graph,
+        alpha=fitted.alpha_,
+        beta=0.0,
+        solver=solver,
+        objective="representation",
     )
     trust = plain.confidence[[3, 900]]
     usual = np.exp(np.mean(np.log(graph.sum(axis=0))) / 2)
-    diffused = np.sqrt(2) / usual * (trust * plain.values[[3, 900]]).sum(axis=0) / trust.sum(axis=0)
-    kept = tuning.kappa[plain.hops[[3, 900]].min(axis=0) + 1]
-    expected = tuning.means.values + kept * (diffused - tuning.means.values)
+    diffused = np.log(np.sqrt(2) / usual) + (trust * plain.values[[3, 900]]).sum(axis=0) / trust.sum(axis=0)
+    known = np.array([[True] + 5 * [False]])
+    estimate = model.estimate(np.where(known, new[:1], 0.0), known, diffused[None, :])
+    spread = np.broadcast_to(estimate.variance, (1, 6))
+    expected = model.scale.plausible(model.scale.original(estimate.value + model.scale.unit * spread / 2))[0]
     filled = fitted.transform(new, graph=sparse.csr_array(links))
     np.testing.assert_allclose(filled[0, 1:], expected[1:], rtol=1e-5)
     assert filled[0, 0] == 2.0
-    np.testing.assert_allclose(filled[1], tuning.means.values)
+    np.testing.assert_allclose(filled[1], np.nanmean(features, axis=0))
 
 
 def test_what_stands_in_missing_cells_has_no_say():

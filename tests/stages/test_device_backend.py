@@ -252,7 +252,14 @@ def test_tables_of_a_result_are_tensors_beside_the_features():
     x = torch.tensor([[1.0, torch.nan], [torch.nan, torch.nan], [2.0, torch.nan]], device=DEVICE)
     with device_backend_on_cpu(), pytest.warns(pcfi.UnreachableWarning):
         results = [
-            pcfi.impute(x, torch.tensor([[0, 1], [1, 2]], device=DEVICE), method=m, alpha=0.5, beta=0.1)
+            pcfi.impute(
+                x,
+                torch.tensor([[0, 1], [1, 2]], device=DEVICE),
+                method=m,
+                alpha=0.5,
+                beta=0.1,
+                objective="representation",
+            )
             for m in ("pcfi", "mean")
         ]
     for result in results:
@@ -283,7 +290,9 @@ def test_a_mask_that_must_not_be_written_to_is_read_in_silence():
     known = np.array([[True], [False], [True]])
     known.flags.writeable = False
     with device_backend_on_cpu():
-        assert pcfi.impute(x, path(3), known=known, alpha=0.5, beta=0.1).values.tolist() == [[1.0], [2.0], [3.0]]
+        assert pcfi.impute(
+            x, path(3), known=known, alpha=0.5, beta=0.1, objective="representation"
+        ).values.tolist() == [[1.0], [2.0], [3.0]]
 
 
 def test_progress_is_shown_on_a_device_too(capsys):

@@ -92,10 +92,14 @@ def test_four_nodes_by_hand():
     alpha = 0.5
     features = np.array([[0.0], [np.nan], [np.nan], [3.0]])
     path = [[0, 1, 2], [1, 2, 3]]
-    settled = pcfi.impute(features, path, alpha=alpha, solver=pcfi.UntilSettled(1e-13), beta=0.1).values.ravel()
+    settled = pcfi.impute(
+        features, path, alpha=alpha, solver=pcfi.UntilSettled(1e-13), beta=0.1, objective="representation"
+    ).values.ravel()
     np.testing.assert_allclose(settled, [0, 0.75, 2.25, 3], atol=1e-12)
     # one step of eq. 5 from zero: x1 = (x0 / a + x2 + x1) / (1 / a + 1 + 1) = 0, x2 = (3 / a) / (1 / a + 2) = 1.5
-    once = pcfi.impute(features, path, alpha=alpha, solver=pcfi.FixedSteps(1), beta=0.1).values.ravel()
+    once = pcfi.impute(
+        features, path, alpha=alpha, solver=pcfi.FixedSteps(1), beta=0.1, objective="representation"
+    ).values.ravel()
     np.testing.assert_allclose(once, [0, 0, 1.5, 3], atol=1e-12)
 
 
@@ -112,7 +116,9 @@ def test_steady_state_is_right_at_every_hop(alpha, dtype, shape, n_channels):
     x = rng.normal(size=(n_nodes, n_channels))
     features = np.where(known[:, None], x, np.nan).astype(dtype)
     # 40 channels on 6 sources go through the influence matrix, 1 channel through the ordinary route
-    result = pcfi.impute(features, graph, alpha=alpha, beta=0, solver=pcfi.UntilSettled(1e-9, max_steps=4000))
+    result = pcfi.impute(
+        features, graph, alpha=alpha, beta=0, solver=pcfi.UntilSettled(1e-9, max_steps=4000), objective="representation"
+    )
     assert result.converged
     hops = result.hops[:, 0]
     for channel in (0, n_channels - 1):
@@ -128,7 +134,7 @@ def test_one_source_reaches_the_end_of_a_long_path(dtype):
     features = np.full((length, 2), np.nan, dtype=dtype)
     features[0] = 3.7, -2.0
     path = np.stack([np.arange(length - 1), np.arange(1, length)])
-    result = pcfi.impute(features, path, alpha=0.1, beta=0.1)
+    result = pcfi.impute(features, path, alpha=0.1, beta=0.1, objective="representation")
     np.testing.assert_array_equal(result.values, np.broadcast_to(features[0], (length, 2)))
     np.testing.assert_array_equal(result.hops[:, 0], np.arange(length))
     assert np.isfinite(result.confidence).all()
@@ -140,7 +146,7 @@ def test_long_path_between_two_sources_agrees_with_exact_fractions(dtype, length
     features = np.full((length, 1), np.nan, dtype=dtype)
     features[0], features[-1] = 1.0, 5.0
     path = np.stack([np.arange(length - 1), np.arange(1, length)])
-    result = pcfi.impute(features, path, alpha=0.1, beta=0.1)
+    result = pcfi.impute(features, path, alpha=0.1, beta=0.1, objective="representation")
     assert result.converged
     # fractions of 10,000 digits are slow: the middle 400 nodes hold all of the fall to 1e-300
     cut = slice(length // 2 - 200, length // 2 + 200 + length % 2)
@@ -208,7 +214,9 @@ def test_unsettled_results_say_so():
     features = np.full((1000, 1), np.nan)
     features[0], features[-1] = 0.0, 1.0
     with pytest.warns(pcfi.NotSettledWarning, match="Not settled after 5 steps"):
-        result = pcfi.impute(features, path, alpha=1, solver=pcfi.UntilSettled(1e-9, max_steps=5), beta=0.1)
+        result = pcfi.impute(
+            features, path, alpha=1, solver=pcfi.UntilSettled(1e-9, max_steps=5), beta=0.1, objective="representation"
+        )
     assert not result.converged
     assert result.residual > 1e-9
 
@@ -225,7 +233,7 @@ def test_a_column_that_conjugate_gradients_cannot_finish_is_swept_to_the_end():
     edges = np.concatenate(blocks, axis=1)
     features = np.full((size * count, 2), np.nan, dtype=np.float32)
     features[0], features[-1] = [0.0, 1.0], [1.0, 0.5]
-    result = pcfi.impute(features, edges, alpha=0.1, beta=0)
+    result = pcfi.impute(features, edges, alpha=0.1, beta=0, objective="representation")
     assert result.converged
     graph = pcfi.prepare_graph(edges)
     matrix = sparse.csr_array((np.ones(len(graph.indices)), graph.indices, graph.indptr))
