@@ -72,10 +72,12 @@ def compare(name: str, kind: str, rate: float) -> dict[str, object]:
 
     def ours() -> None:
         solver = pcfi.FixedSteps(STEPS)
-        results["ours"] = pcfi.impute(hidden, edge_index, alpha=ALPHA, beta=BETA, solver=solver).values
+        results["ours"] = pcfi.impute(
+            hidden, edge_index, alpha=ALPHA, beta=BETA, solver=solver, objective="representation"
+        ).values
 
     def settled() -> None:
-        pcfi.impute(hidden, edge_index, alpha=ALPHA, beta=BETA)
+        pcfi.impute(hidden, edge_index, alpha=ALPHA, beta=BETA, objective="representation")
 
     ours()
     settled()

@@ -23,7 +23,7 @@ def compare(name: str, kind: str, rate: float) -> dict[str, object]:
         return FeaturePropagation(missing, num_iterations=steps)(data).x.numpy()
 
     def ours(**options: object) -> np.ndarray:
-        return pcfi.impute(hidden, edge_index, unreachable="zero", **options).values
+        return pcfi.impute(hidden, edge_index, unreachable="zero", objective="representation", **options).values
 
     plain = {"method": "fp", "self_loops": False}
     np.testing.assert_allclose(ours(**plain, solver=pcfi.FixedSteps(100)), peer(100), atol=1e-4)

@@ -18,6 +18,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = Path(__file__).parent / "results"
 DATASETS = ("Cora", "CiteSeer", "PubMed", "Photo", "Computers")
+TABLES = ("digits", "breast cancer")
 
 warnings.simplefilter("ignore")
 
@@ -41,6 +42,22 @@ def hide(features: np.ndarray, kind: str, rate: float, seed: int = 0) -> np.ndar
     rng = np.random.default_rng(seed)
     shape = (len(features), 1) if kind == "structural" else features.shape
     return np.where(rng.random(shape) >= rate, features, np.float32(np.nan))
+
+
+def load_with_units(name: str) -> tuple[np.ndarray, Any, np.ndarray]:
+    """Features and graph of a data set or a table, and the unit of each channel: 1 where all channels are alike."""
+    import pcfi
+
+    if name not in TABLES:
+        features, edges = load(name)
+        return features, pcfi.prepare_graph(edges, len(features)), np.ones(features.shape[1])
+    from sklearn import datasets
+    from sklearn.neighbors import NearestNeighbors
+
+    table = (datasets.load_digits() if name == "digits" else datasets.load_breast_cancer()).data.astype(np.float32)
+    units = np.ones(table.shape[1]) if name == "digits" else table.std(axis=0)
+    search = NearestNeighbors(n_neighbors=10, algorithm="kd_tree").fit(table / units)  # the same whatever the threads
+    return table, pcfi.prepare_graph(search.kneighbors_graph(), len(table)), units
 
 
 def power_law_graph(n_nodes: int, n_edges: int, *, n_communities: int = 40, seed: int = 0) -> np.ndarray:

@@ -74,7 +74,7 @@ def measure(folder: Path, suffix: str) -> tuple[list[dict], np.ndarray]:
     """A row per stage, and a channel that was filled."""
     nodes, edges = make(folder, suffix)
     output = folder / f"filled.{suffix}"
-    options = ["-q", "--alpha", "0.5", "--beta", "0.1"]
+    options = ["-q", "--alpha", "0.5", "--beta", "0.1", "--objective", "representation"]
     command = [sys.executable, "-c", RUN, "impute", nodes, edges, "-o", str(output), *options]
     start = time.perf_counter()
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)

@@ -25,7 +25,7 @@ def steps_of_channels(features: np.ndarray, edge_index: np.ndarray) -> tuple[pcf
 
     channel_blocks.solve = watched
     try:
-        result = pcfi.impute(features, edge_index, alpha=0.5, beta=0.0)
+        result = pcfi.impute(features, edge_index, alpha=0.5, beta=0.0, objective="representation")
     finally:
         channel_blocks.solve = usual
     return result, *(np.concatenate(part) for part in zip(*found, strict=True))

@@ -56,7 +56,11 @@ def compare(n_rows: int) -> dict[str, object]:
 
 def fill(masked: np.ndarray, nearest: np.ndarray, distances: np.ndarray) -> np.ndarray:
     return pcfi.impute(
-        masked, link(nearest, distances, local_scale(distances), len(masked)), beta=0.0, alpha=0.5
+        masked,
+        link(nearest, distances, local_scale(distances), len(masked)),
+        beta=0.0,
+        alpha=0.5,
+        objective="representation",
     ).values
 
 

@@ -33,7 +33,9 @@ def compare(name: str, n_nodes: int, n_edges: int, n_channels: int) -> list[dict
         graph, values = pcfi.prepare_graph(rank[edge_index], n_nodes), features[order]
 
         def run() -> None:
-            results[key] = pcfi.impute(values, graph, beta=0.0, solver=pcfi.FixedSteps(20), alpha=0.5).values[rank]
+            results[key] = pcfi.impute(
+                values, graph, beta=0.0, solver=pcfi.FixedSteps(20), alpha=0.5, objective="representation"
+            ).values[rank]
 
         candidates[key] = run
 

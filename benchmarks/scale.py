@@ -127,7 +127,7 @@ def warm_up() -> None:
     ring = np.stack([np.arange(70_000), (np.arange(70_000) + 1) % 70_000])
     values = np.where(np.random.default_rng(0).random((70_000, 2)) < 0.5, 1.5, np.nan).astype(np.float32)
     values[0] = 0
-    pcfi.impute(values, ring, alpha=0.5, beta=0.1)
+    pcfi.impute(values, ring, alpha=0.5, beta=0.1, objective="representation")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         np.save(folder / "x.npy", values)
@@ -151,7 +151,7 @@ def measure_in_memory() -> dict:
     )
     watch = Watch()
     begin = time.perf_counter()
-    filled = pcfi.impute(values, prepared, alpha=0.5, beta=0.1)
+    filled = pcfi.impute(values, prepared, alpha=0.5, beta=0.1, objective="representation")
     np.save(FOLDER / "in-memory.npy", filled.values)
     return {"seconds": time.perf_counter() - begin, "peak": watch.peak, "steps": filled.steps}
 

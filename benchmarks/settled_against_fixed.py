@@ -9,7 +9,7 @@ import pcfi
 def compare(name: str, features: np.ndarray, graph: object, kind: str, alpha: float) -> dict[str, object]:
     hidden = hide(features, kind, 0.995)
     prepared = pcfi.prepare_graph(graph, len(features))
-    options = {"alpha": alpha, "beta": 0.0}
+    options = {"alpha": alpha, "beta": 0.0, "objective": "representation"}
     exact = pcfi.impute(hidden, prepared, **options, solver=pcfi.UntilSettled(1e-7, max_steps=5000))
     spread = np.nanmax(hidden, axis=0) - np.nanmin(hidden, axis=0)
     varies = spread > 0

@@ -42,13 +42,12 @@ QUESTIONS = {
     "scale_budget": "Larger than memory: time within a budget of memory, and is the budget kept?",
     "scale_workers": "Larger than memory: how much faster are two single-threaded workers than one?",
     "scale_cost": "Larger than memory: how accurate are the estimates on sizes that they were not fitted to?",
-    "tuning_values": "Tuned values: how far from the truth, and do intervals cover? (RMSE on truly missing cells)",
+    "values": "Values of tables: how far from the truth (in standard deviations), and do 90 % intervals cover it?",
     "mixed_columns": "Does a column that follows the graph suffer from columns beside it that do not? (1,500 nodes, "
     "30 % of the cells missing)",
     "degrees": "Do values grow with the degree, and what is gained by dividing them by a power of it? (RMSE, 90 % of "
-    "the nodes missing, alpha 0.9, the reliability by hops that fits the truth best)",
-    "tuning_downstream": "Tuned representation: accuracy of a GCN against the paper's parameters",
-    "tuning_cost": "What does tuning cost?",
+    "the nodes missing, alpha 0.9, what is kept at each number of hops fits the truth best)",
+    "representation": "Representation: accuracy of a GCN with what `auto` chooses, against the paper's parameters",
 }
 
 

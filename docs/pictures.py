@@ -85,7 +85,7 @@ def small_features() -> Any:
 
 def fill_small(alpha: float, solver: Any = EXACT) -> pcfi.Imputation:
     """The small graph, filled."""
-    return pcfi.impute(small_features(), EDGES, alpha=alpha, solver=solver, beta=0.1)
+    return pcfi.impute(small_features(), EDGES, alpha=alpha, solver=solver, beta=0.1, objective="representation")
 
 
 def draw_nodes(axis: Any, shades: Any, labels: list[str], colours: str, top: float) -> None:
@@ -179,7 +179,9 @@ def path(length: int = 21) -> None:
     edges = np.stack([np.arange(length - 1), np.arange(1, length)])
     figure, axis = plt.subplots(figsize=(7, 3.6))
     for alpha, (colour, marker) in LINES.items():
-        values = pcfi.impute(features, edges, alpha=alpha, solver=EXACT, beta=0.1).values[:, 0]
+        values = pcfi.impute(features, edges, alpha=alpha, solver=EXACT, beta=0.1, objective="representation").values[
+            :, 0
+        ]
         axis.plot(values, color=colour, marker=marker, markersize=4.5, label=f"alpha = {alpha:g}")
         say(f"path, alpha {alpha}", quarter=values[length // 4].round(4), middle=values[length // 2].round(4))
     axis.plot([0, length - 1], [0, 1], "s", markersize=10, color="w", markeredgecolor=BLACK, markeredgewidth=2)
@@ -207,7 +209,8 @@ def channels(shown: float = 1.0) -> None:
     truth, features, edges = make_two_channels()
     missing = np.isnan(features)
     filled = {
-        beta: pcfi.impute(features, edges, beta=beta, solver=EXACT, alpha=0.5).values for beta in (0, 0.1, shown, 3)
+        beta: pcfi.impute(features, edges, beta=beta, solver=EXACT, alpha=0.5, objective="representation").values
+        for beta in (0, 0.1, shown, 3)
     }
     for beta, values in filled.items():
         closer = (np.abs(values - truth) < np.abs(filled[0] - truth))[missing]
@@ -264,7 +267,8 @@ def make_field(n_nodes: int = 2000, n_channels: int = 32, known_rate: float = 0.
 def error_by_hops(field: Field) -> None:
     """Error of the filled values against the hops, with the channel's mean for comparison."""
     results = {
-        f"alpha = {alpha:g}": pcfi.impute(field.features, field.graph, alpha=alpha, beta=0) for alpha in (0.5, 1)
+        f"alpha = {alpha:g}": pcfi.impute(field.features, field.graph, alpha=alpha, beta=0, objective="representation")
+        for alpha in (0.5, 1)
     }
     results["channel's mean"] = pcfi.impute(field.features, field.graph, method="mean")
     hops = results["alpha = 1"].hops
@@ -303,7 +307,7 @@ def distance_to_steady_state(field: Field) -> None:
     for axis, (name, (known, graph)) in zip(axes, cases.items(), strict=True):
         for alpha in (0.1, 0.5, 0.9):
             draw_distances(axis, name, known, graph, alpha)
-        depth = pcfi.impute(known, graph, alpha=0.5, beta=0.1).hops.max()
+        depth = pcfi.impute(known, graph, alpha=0.5, beta=0.1, objective="representation").hops.max()
         axis.set(xscale="log", yscale="log", ylim=(1e-5, 1.5), xlabel="steps")
         axis.set_xticks([1, 10, 100, 1000], ["1", "10", "100", "1,000"])
         axis.set_title(f"{name}: {graph.n_nodes:,} nodes, at most {depth} hops")
@@ -326,7 +330,7 @@ def draw_distances(axis: Any, name: str, features: Any, graph: pcfi.Graph, alpha
     colour, marker = LINES[alpha]
 
     def fill(solver: Any) -> pcfi.Imputation:
-        return pcfi.impute(features, graph, alpha=alpha, beta=0, solver=solver)
+        return pcfi.impute(features, graph, alpha=alpha, beta=0, solver=solver, objective="representation")
 
     steady = fill(EXACT).values
     counts = [1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 300, 500, 1000]
@@ -344,10 +348,14 @@ def draw_distances(axis: Any, name: str, features: Any, graph: pcfi.Graph, alpha
 def what_rtol_buys(field: Field) -> None:
     """Steps, residual and distance to the steady state for several tolerances."""
     for alpha in (0.5, 0.9, 1.0):
-        steady = pcfi.impute(field.features, field.graph, alpha=alpha, beta=0, solver=EXACT).values
+        steady = pcfi.impute(
+            field.features, field.graph, alpha=alpha, beta=0, solver=EXACT, objective="representation"
+        ).values
         for rtol in (1e-2, 1e-4, 1e-6):
             solver = pcfi.UntilSettled(rtol=rtol)
-            result = pcfi.impute(field.features, field.graph, alpha=alpha, beta=0, solver=solver)
+            result = pcfi.impute(
+                field.features, field.graph, alpha=alpha, beta=0, solver=solver, objective="representation"
+            )
             far = distance(result.values, steady, field.features)
             say(
                 f"alpha {alpha}, rtol {rtol:g}",
@@ -362,8 +370,15 @@ def sweeps_and_gradients(field: Field) -> None:
     target = np.repeat(np.arange(field.graph.n_nodes), np.diff(field.graph.indptr))
     both_ways = pcfi.prepare_graph(np.stack([field.graph.indices, target]), directed=True)
     for alpha in (0.1, 0.5, 0.9, 1.0):
-        gradients = pcfi.impute(field.features, field.graph, alpha=alpha, beta=0)
-        swept = pcfi.impute(field.features, both_ways, alpha=alpha, beta=0, solver=pcfi.UntilSettled(max_steps=10_000))
+        gradients = pcfi.impute(field.features, field.graph, alpha=alpha, beta=0, objective="representation")
+        swept = pcfi.impute(
+            field.features,
+            both_ways,
+            alpha=alpha,
+            beta=0,
+            solver=pcfi.UntilSettled(max_steps=10_000),
+            objective="representation",
+        )
         say(f"alpha {alpha}", conjugate_gradients=gradients.steps, sweeps=swept.steps)
 
 
