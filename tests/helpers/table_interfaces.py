@@ -12,7 +12,7 @@ from scipy import sparse
 import pcfi
 from random_problems import RandomProblem
 
-PAPER = {"alpha": 0.5, "beta": 0.1}  # unless a test passes others
+PAPER = {"alpha": 0.5, "beta": 0.1, "objective": "representation"}  # unless a test passes others
 
 
 def node_names(problem: RandomProblem) -> list[str]:

@@ -269,7 +269,7 @@ def test_rtol_is_between_0_and_1(rtol):
 def count_warnings(features, graph, **options):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        result = pcfi.impute(features, graph, **{"alpha": 0.5, "beta": 0.1} | options)
+        result = pcfi.impute(features, graph, **{"alpha": 0.5, "beta": 0.1, "objective": "representation"} | options)
     return result, [warning for warning in caught if issubclass(warning.category, pcfi.UnreachableWarning)]
 
 

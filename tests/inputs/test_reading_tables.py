@@ -252,7 +252,7 @@ def test_a_channel_that_looks_like_ids_is_pointed_out_for_files(tmp_path):
     with pytest.warns(pcfi.ColumnWarning, match="pass id='station'"):
         pcfi.scale.impute(*files, beta=0.0)
     for memory in ([], ["--memory", "1GB"]):
-        options = ["--alpha", "0.5", "--beta", "0", "--force", *memory]
+        options = ["--alpha", "0.5", "--beta", "0", "--objective", "representation", "--force", *memory]
         done = CliRunner().invoke(app, ["impute", *files[:2], "-o", files[2].replace("o.", "p."), *options])
         assert done.exit_code == 0, done.stderr
         assert done.stderr.count("if it holds the ids, add --id station") == 1
@@ -283,7 +283,7 @@ def test_markers_are_missing_in_numbers_and_categories(make):
     nodes = make({"id": [1, 2, 3], "age": [20, -999, 40], "height": [1.5, 2.5, -999.0], "city": ["?", "Oslo", "Oslo"]})
     edges = make({"source": [1, 2], "target": [2, 3]})
     markers = {"missing_values": [-999, "?"], "categorical": ["city"]}
-    result = pcfi.frames.impute(nodes, edges, **markers, alpha=0.5, beta=0.0)
+    result = pcfi.frames.impute(nodes, edges, **markers, alpha=0.5, beta=0.0, objective="representation")
     assert result.n_missing == 3
     values = result.values if make is not pa.table else result.values.to_pandas()
     assert list(values["age"]) == [20, 30, 40]

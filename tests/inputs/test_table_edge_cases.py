@@ -19,7 +19,7 @@ PATH = np.stack([np.arange(SIZE - 1), np.arange(1, SIZE)])
 EDGES = pd.DataFrame({"source": PATH[0], "target": PATH[1]})
 WAVE = np.sin(np.arange(SIZE) / 4)
 GAPPED = np.where(np.arange(SIZE) % 3 == 0, np.nan, WAVE)
-NUMBERS = {"alpha": 0.5, "beta": 0.1}
+NUMBERS = {"alpha": 0.5, "beta": 0.1, "objective": "representation"}
 
 
 def test_a_sparse_mask_goes_with_a_table():

@@ -13,7 +13,9 @@ def impute(folder, nodes, *options):
     (folder / "nodes.csv").write_text(nodes)
     (folder / "edges.csv").write_text("source,target\na,b\nb,c\nc,d\n")
     files = [folder / "nodes.csv", folder / "edges.csv", "-o", folder / "filled.csv"]
-    done = CliRunner().invoke(app, list(map(str, ["impute", *files, "--alpha=0.5", "--beta=0", *options])))
+    done = CliRunner().invoke(
+        app, list(map(str, ["impute", *files, "--alpha=0.5", "--beta=0", "--objective=representation", *options]))
+    )
     assert done.exit_code == 0, done.stderr
     return done.stderr, (folder / "filled.csv").read_text()
 
@@ -39,7 +41,9 @@ def test_codes_are_found_in_a_file_longer_than_the_sample(tmp_path):
     (tmp_path / "nodes.csv").write_text("id,age,zip\n" + rows + 'last,,"00001"\n')
     (tmp_path / "edges.csv").write_text("source,target\nn0,last\nn1,last\n")
     files = [tmp_path / "nodes.csv", tmp_path / "edges.csv", "-o", tmp_path / "filled.csv"]
-    done = CliRunner().invoke(app, list(map(str, ["impute", *files, "--alpha=0.5", "--beta=0"])))
+    done = CliRunner().invoke(
+        app, list(map(str, ["impute", *files, "--alpha=0.5", "--beta=0", "--objective=representation"]))
+    )
     assert "1 channel (age); passed through: zip" in done.stderr
     assert csv.read_csv(tmp_path / "filled.csv")["age"][-1].as_py() == 0.5
 

@@ -94,7 +94,7 @@ def test_categories_take_the_largest_share(make):
 @every_library
 def test_integers_and_booleans_become_floats_unless_rounded(make):
     nodes, edges = make(COLUMNS), edges_of(make)
-    chosen = {"id": "who", "channels": ["kids", "member"], "alpha": 0.5, "beta": 0.0}
+    chosen = {"id": "who", "channels": ["kids", "member"], "alpha": 0.5, "beta": 0.0, "objective": "representation"}
     exact = pcfi.frames.impute(nodes, edges, **chosen)
     array = np.array([[1, 1], [2, np.nan], [np.nan, 1], [4, 0], [5, np.nan]])
     expected = pcfi.impute(array, ROWS, beta=0.0, alpha=0.5, objective="representation").values
@@ -156,7 +156,9 @@ def test_ids_are_never_a_channel():
     assert result.values["id"].to_list() == [10, 20, 30]
 
 
-@pytest.mark.parametrize("method", [{"alpha": 0.5, "beta": 0.1}, {"method": "fp"}, {"method": "mean"}])
+@pytest.mark.parametrize(
+    "method", [{"alpha": 0.5, "beta": 0.1, "objective": "representation"}, {"method": "fp"}, {"method": "mean"}]
+)
 def test_cells_are_counted_as_the_table_has_them(method):
     searches = method != {"method": "mean"}
     nodes = pd.DataFrame({"city": ["A", None, "B", "C", None], "age": [1.0, np.nan, 3.0, 4.0, np.nan]})

@@ -21,7 +21,9 @@ def graph(kind=nx.Graph, **attributes):
 
 def plainly(features, **options):
     rows = np.array([["abcd".index(end) for end in edge] for edge in EDGES]).T
-    return pcfi.impute(np.asarray(features, dtype=float), rows, **{"alpha": 0.5, "beta": 0.1} | options)
+    return pcfi.impute(
+        np.asarray(features, dtype=float), rows, **{"alpha": 0.5, "beta": 0.1, "objective": "representation"} | options
+    )
 
 
 FEATURES = np.array([[1.0], [np.nan], [np.nan], [4.0]])

@@ -43,7 +43,7 @@ def quiet():
 
 def imputed(data: Data, **options) -> torch.Tensor:
     graph = data.edge_index if data.edge_weight is None else (data.edge_index, data.edge_weight)
-    return pcfi.impute(data.x, graph, **{"alpha": 0.5, "beta": 0.1} | options).values
+    return pcfi.impute(data.x, graph, **{"alpha": 0.5, "beta": 0.1, "objective": "representation"} | options).values
 
 
 @pytest.mark.usefixtures("quiet")

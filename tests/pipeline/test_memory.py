@@ -45,7 +45,7 @@ def test_small_problems_do_not_ask(monkeypatch):
 @pytest.mark.parametrize("kind", ["uniform", "structural"])
 def test_an_imputation_takes_about_what_it_says(solver, kind):
     features, graph = large_problem(kind=kind), pcfi.prepare_graph(RING)
-    settings = Settings(alpha=0.5, beta=0.1, solver=solver)
+    settings = Settings(alpha=0.5, beta=0.1, solver=solver, objective="representation")
     said = memory.estimate_memory(read_problem(features, graph), settings)
     pcfi.impute(features, graph, solver=solver, alpha=0.5, beta=0.1, objective="representation")  # loads the kernels
     tracemalloc.start()

@@ -16,13 +16,15 @@ from random_problems import RandomProblem, problems, random_problem
 CONNECTED = {"n_nodes": 40, "degree": 8, "n_channels": 7}
 
 
+PAPER = {"alpha": 0.5, "objective": "representation"}
+
+
 def both_stages(problem: RandomProblem, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pcfi.UnreachableWarning)
-        first = pcfi.impute(
-            problem.masked, problem.graph, directed=problem.directed, **{"alpha": 0.5, **options, "beta": 0}
-        )
-        return first, pcfi.impute(problem.masked, problem.graph, directed=problem.directed, **{"alpha": 0.5} | options)
+        options = PAPER | {"directed": problem.directed} | options
+        first = pcfi.impute(problem.masked, problem.graph, **options | {"beta": 0})
+        return first, pcfi.impute(problem.masked, problem.graph, **options)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -53,7 +55,7 @@ def test_two_channels_by_hand():
 
 @given(problems(), st.floats(0.05, 1.0), st.floats(0.0, 2.0), st.booleans())
 def test_unreachable_cells_take_no_part(problem, alpha, beta, standardize):
-    options = {"alpha": alpha, "beta": beta, "standardize": standardize}
+    options = PAPER | {"alpha": alpha, "beta": beta, "standardize": standardize}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pcfi.UnreachableWarning)
         results = [
@@ -146,7 +148,7 @@ def test_rounding_of_a_channel_that_is_almost_constant_has_no_influence():
     features[0, 0], features[1, 2] = -0.760626, 0.2763338  # one source each: constant but for the steps left to take
     features[[0, 1, 3], 1] = 0.42582566, 0.18368354, 0.8046316
     order = np.random.default_rng(0).permutation(5)
-    options = {"alpha": 0.05, "beta": 0.3, "solver": pcfi.FixedSteps(9)}
+    options = PAPER | {"alpha": 0.05, "beta": 0.3, "solver": pcfi.FixedSteps(9)}
 
     plain = pcfi.impute(features, edges, **options).values
     moved = pcfi.impute(features[order], np.argsort(order)[edges], **options).values

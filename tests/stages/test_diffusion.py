@@ -24,7 +24,7 @@ def run(problem: RandomProblem, **options):
             problem.graph,
             unreachable="zero",
             directed=problem.directed,
-            **{"alpha": 0.5, "beta": 0} | options,
+            **{"alpha": 0.5, "beta": 0, "objective": "representation"} | options,
         )
 
 
@@ -199,7 +199,7 @@ def test_influence_is_as_honest_as_the_ordinary_route(method, solver):
     features = np.full((200, 40), np.nan)
     features[[0, 100, 199]] = 1000 + np.random.default_rng(0).random((3, 40))
     path = np.stack([np.arange(199), np.arange(1, 200)])
-    options = {"method": method, "solver": solver, "beta": 0, "alpha": 0.9}
+    options = {"method": method, "solver": solver, "beta": 0, "alpha": 0.9, "objective": "representation"}
     through_influence = pcfi.impute(features, path, **options)
     ordinary = [pcfi.impute(features[:, [d]], path, **options) for d in range(40)]
     values = np.concatenate([result.values for result in ordinary], axis=1)
