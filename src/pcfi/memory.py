@@ -27,7 +27,8 @@ SUMS_IN_MEMORY = 2  # channels x channels arrays of stage 2 alive at a time: the
 # what tuning keeps of a hidden cell (place, truth, hops, mean and unit, and what each alpha filled in), and what it
 # takes to divide the known cells into parts, per node of a pattern and per known one
 CELL_BYTES, PATTERN_BYTES, UNIT_BYTES = 160, 7, 16
-TRAINING_ARRAYS = 12  # of float64, of the size of the rows that factors are fitted to
+TRAINING_ARRAYS = 6  # of float64, of the size of the rows that the value model is fitted to
+FACTOR_ARRAYS = 6  # of the same, for factors: if nodes miss a part of their channels
 
 
 @dataclass(frozen=True, kw_only=True)

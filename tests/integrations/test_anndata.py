@@ -156,7 +156,7 @@ def test_hidden_counts_of_blood_cells_are_found_again_better_than_by_the_mean():
     assert errors["pcfi"] < 0.9 * errors["mean"]
 
 
-def test_genes_share_unless_there_are_too_many(monkeypatch):
+def test_genes_are_filled_with_the_values_of_impute():
     rng = np.random.default_rng(0)
     angle = np.linspace(0, 2 * np.pi, 60)
     waves = np.sin(angle[:, None] + [0.0, 0.1, 0.2]) + 0.3 * rng.normal(size=(60, 3))
@@ -166,7 +166,8 @@ def test_genes_share_unless_there_are_too_many(monkeypatch):
     pcfi.anndata.impute(adata)
     tuned = pcfi.impute(adata.X, adata.obsp["connectivities"])
     np.testing.assert_array_equal(adata.layers["pcfi"], tuned.values)
-    assert adata.uns["pcfi"]["beta"] == tuned.beta > 0
-    monkeypatch.setattr("pcfi.integrations.anndata.MAX_GENES_STAGE_2", 2)
-    pcfi.anndata.impute(adata)
-    assert adata.uns["pcfi"]["beta"] == 0
+    assert adata.uns["pcfi"]["beta"] == tuned.beta == 0
+    pcfi.anndata.impute(adata, alpha=0.5, beta=0.3, objective="representation")
+    paper = pcfi.impute(adata.X, adata.obsp["connectivities"], alpha=0.5, beta=0.3, objective="representation")
+    np.testing.assert_array_equal(adata.layers["pcfi"], paper.values)
+    assert adata.uns["pcfi"]["beta"] == 0.3

@@ -23,9 +23,6 @@ from pcfi.result import Imputation
 __all__ = ["impute"]
 
 
-MAX_GENES_STAGE_2 = 5_000  # beyond, the gene x gene matrix of stage 2 takes too much time and memory
-
-
 def impute(
     adata: Any,
     layer: str | None = None,
@@ -35,7 +32,6 @@ def impute(
     zeros_missing: bool = False,
     key_added: str = "pcfi",
     copy: bool = False,
-    beta: float | str | None = None,
     **options: Any,
 ) -> Any:
     """Fill missing values of cells from similar cells, into new layers.
@@ -58,11 +54,9 @@ def impute(
         other genes) and `uns[key_added]` (parameters and status).
     copy : bool, default=False
         Whether to return a copy with the layers, instead of adding them to `adata`.
-    beta : float or "auto", default=None
-        Strength of the exchange between genes (stage 2), as in `pcfi.impute`. None: "auto" for up to 5,000 genes and 0
-        for more, because its time and memory grow with the square of their number.
     **options
-        Further parameters of `pcfi.impute`, such as `alpha`, which is "auto" by default.
+        Further parameters of `pcfi.impute`, such as `alpha`, which is "auto" by default. With `beta` above 0 (stage 2),
+        time and memory grow with the square of the number of genes.
 
     Returns
     -------
@@ -86,9 +80,7 @@ def impute(
     _check_memory(adata, matrix, columns)
     values = _dense(matrix if columns is None else matrix[:, columns])
     known = (values != 0) & ~np.isnan(values) if zeros_missing else None
-    if beta is None:
-        beta = "auto" if values.shape[1] <= MAX_GENES_STAGE_2 else 0.0
-    result = impute_features(values, graph, known=known, beta=beta, **options)
+    result = impute_features(values, graph, known=known, **options)
     if result.n_missing == 0:
         source = "X" if layer is None else f"layers[{layer!r}]"
         warnings.warn(
