@@ -181,7 +181,12 @@ def test_settings_have_the_defaults_of_impute():
     parameters = inspect.signature(pcfi.impute).parameters
     for field in dataclasses.fields(Settings):
         assert field.default == parameters[field.name].default, field.name
-    assert set(parameters) - {field.name for field in dataclasses.fields(Settings)} == {"bounds", "features", "graph", "known"}
+    assert set(parameters) - {field.name for field in dataclasses.fields(Settings)} == {
+        "bounds",
+        "features",
+        "graph",
+        "known",
+    }
 
 
 def test_every_method_has_its_fill():
