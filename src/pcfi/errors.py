@@ -98,7 +98,7 @@ class DatasetError(PcfiError, ValueError):
     """A data set of the experiments is absent or unsuitable."""
 
 
-class StorageError(PcfiError, ValueError, OSError):
+class StorageError(PcfiError, OSError, ValueError):  # OSError first: its `__new__` is the only one that makes both
     """There is not enough space on disk."""
 
 
