@@ -137,6 +137,8 @@ def impute(
     )
     problem = read_problem(features, graph, known, directed=settings.directed)
     result, notices = complete(problem, settings, read_bounds(bounds, problem))
+    if bounds is not None:
+        result = replace(result, parameters=result.parameters | {"bounds": bounds})
     for notice in notices:
         warnings.warn(notice, stacklevel=2)
     return result

@@ -250,7 +250,7 @@ def test_a_constant_or_an_empty_column_changes_nothing():
 @pytest.mark.parametrize("alpha", ["auto", 0.4])
 def test_the_parameters_of_a_result_reproduce_it(alpha):
     features, graph = small_table(60, 3, 0.3, 7)
-    result = pcfi.impute(features, graph, alpha=alpha, random_state=3)
+    result = pcfi.impute(features, graph, alpha=alpha, random_state=3, bounds={1: (-1.0, 1.0)})
     again = pcfi.impute(features, graph, **result.parameters)
     np.testing.assert_array_equal(again.values, result.values)
     np.testing.assert_array_equal(again.expected_error, result.expected_error)
@@ -287,3 +287,13 @@ def test_the_columns_print_as_a_table():
     assert repr(columns).splitlines()[0].split()[:2] == ["column", "missing"]
     assert [row["name"] for row in columns.to_rows()] == ["0", "1", "2"]
     assert columns.to_frame().loc["1", "n_missing"] == columns[1].n_missing
+
+
+def test_a_table_that_nothing_explains_is_filled_with_its_means():
+    rng = np.random.default_rng(40)
+    truth = rng.standard_normal((12, 3))
+    features, missing = hide(truth, 0.3, 41)
+    result = pcfi.impute(features, path_edges(12))
+    mean = np.broadcast_to(np.nanmean(features, axis=0), truth.shape)
+    assert rmse(result.values, truth, missing) < 1.15 * rmse(mean, truth, missing)
+    assert result.tuning.error <= 1.0001 * result.tuning.error_of_mean

@@ -12,7 +12,15 @@ from pcfi.estimation.factor_model import FactorModel
 from pcfi.estimation.folds import Fold, make_folds
 from pcfi.estimation.graph_estimates import Candidate, HiddenEstimates, graph_estimates, link_of_cells, search_alpha
 from pcfi.estimation.graph_link import GraphLink, prior_link
-from pcfi.estimation.training import FoldEstimate, TrainingRows, fold_estimates, is_better, squared_error, training_rows
+from pcfi.estimation.training import (
+    FoldEstimate,
+    TrainingRows,
+    fold_estimates,
+    is_better,
+    mean_estimate,
+    squared_error,
+    training_rows,
+)
 from pcfi.estimation.value_model import ValueModel
 from pcfi.inputs.problem import Problem, known_mask
 from pcfi.settings import Settings
@@ -61,6 +69,8 @@ def fit_value_model(problem: Problem, settings: Settings, seed: int, bounds: Arr
     training = training_rows(transformed, scale, hidden)
     rank, estimates, of_graph = _choose_factors(problem, scale, training, hidden)
     factors, link = _final_fit(training, hidden, rank)
+    if squared_error(estimates) >= sum(float((part.truth**2).sum()) for part in estimates):
+        factors, link, estimates = *_mean_only(factors), [mean_estimate(part) for part in estimates]
     errors, column_errors = fit_errors(transformed, scale, training, hidden, estimates, of_graph)
     n_estimated = max(sum(len(part.truth) for part in estimates), 1)
     return Fitted(
@@ -139,6 +149,13 @@ def _has_partial_rows(problem: Problem, scale: ChannelScale) -> bool:
         return False
     known = known_mask(problem)[:, np.flatnonzero(scale.active)]
     return bool((known.any(axis=1) & ~known.all(axis=1)).any())
+
+
+def _mean_only(factors: FactorModel) -> tuple[FactorModel, GraphLink]:
+    """A model that knows the mean of each column only: what hidden cells prefer if all else makes larger errors."""
+    variance = (factors.loadings**2).sum(axis=1) + factors.noise
+    nothing = np.zeros(len(variance))
+    return FactorModel.independent(variance), GraphLink(nothing, np.ones_like(nothing), np.zeros((len(variance), 0)))
 
 
 def _final_fit(training: TrainingRows, hidden: list[HiddenEstimates], rank: int) -> tuple[FactorModel, GraphLink]:

@@ -140,3 +140,9 @@ def is_better(rival: list[FoldEstimate], best: list[FoldEstimate]) -> bool:
         [(old.truth - old.value) ** 2 - (new.truth - new.value) ** 2 for new, old in zip(rival, best, strict=True)]
     )
     return bool(gain.mean() > gain.std() / np.sqrt(max(len(gain), 1)))
+
+
+def mean_estimate(estimate: FoldEstimate) -> FoldEstimate:
+    """The same cells, estimated by the mean of their channel."""
+    nothing = np.zeros(len(estimate.truth))
+    return FoldEstimate(estimate.sources, estimate.truth, nothing, np.ones_like(nothing), nothing)
