@@ -11,6 +11,7 @@ import pcfi
 from array_interfaces import INTERFACES
 from hypothesis_profiles import examples
 from random_problems import RandomProblem, numba_threads, problems, problems_of_all_scales
+from smooth_features import hidden_at, ring, smooth
 
 METHODS = ["pcfi", "fp", "neighbors", "mean", "zero"]
 SOLVERS = [pcfi.FixedSteps(9), pcfi.UntilSettled(1e-9, max_steps=5000), pcfi.UntilSettled(max_steps=5000)]
@@ -86,6 +87,56 @@ def test_tuned_results_keep_these_laws(problem, objective, interface):
     assert features.tobytes() == before
     assert result.values[problem.known].tobytes() == features[problem.known].tobytes()
     assert np.isfinite(result.values).all()
+
+
+small_tables = problems(max_channels=4, max_nodes=40, values=("normal", "binary"))
+
+
+def values_of(problem: RandomProblem, features=None, graph=None, **chosen):
+    return run(problem, features, graph, objective="values", alpha="auto", beta="auto", **chosen)
+
+
+@law(small_tables, st.sampled_from([7.0, np.nan]), st.floats(0, 1), count=60)
+def test_a_constant_or_empty_column_does_not_change_the_others(problem, constant, share):
+    column = np.where(np.arange(len(problem.features)) < share * len(problem.features), constant, np.nan)
+    more = np.column_stack([column.astype(problem.features.dtype), problem.masked])
+    np.testing.assert_allclose(values_of(problem, more).values[:, 1:], values_of(problem).values, atol=1e-6)
+
+
+@law(small_tables, st.lists(st.integers(-60, 60), min_size=4, max_size=4), count=60)
+def test_scaling_columns_scales_their_values_and_errors(problem, exponents):
+    units = (2.0 ** np.array(exponents))[: problem.features.shape[1]].astype(problem.features.dtype)
+    binary = np.isin(problem.features, (0, 1)).all()
+    units = np.where(binary, 1, units).astype(units.dtype)  # a share between 0 and 1 is no share in another unit
+    plain, scaled = values_of(problem), values_of(problem, problem.masked * units)
+    np.testing.assert_allclose(scaled.values / units, plain.values, atol=1e-6)
+    np.testing.assert_allclose(scaled.expected_error / units, plain.expected_error, rtol=1e-4, atol=1e-6)
+
+
+def test_order_and_origin_do_not_matter_to_values():
+    rng = np.random.default_rng(0)
+    edges, features = ring(200), hidden_at(rng, smooth(rng), kind="uniform")
+    plain = pcfi.impute(features, edges)
+    nodes, columns = rng.permutation(200), rng.permutation(features.shape[1])
+    moved = pcfi.impute(features[nodes][:, columns] - 1000, np.argsort(nodes)[edges])
+    np.testing.assert_allclose(moved.values + 1000, plain.values[nodes][:, columns], atol=1e-2)
+    assert moved.alpha == plain.alpha
+    assert [one.name for one in moved.columns] == [str(number) for number in range(6)]
+    errors = np.array([one.error for one in plain.columns])
+    np.testing.assert_allclose([one.error for one in moved.columns], errors[columns], rtol=1e-2)
+
+
+@pytest.mark.parametrize(
+    "chosen", [{}, {"alpha": 0.3, "beta": 0.2}, {"bounds": (4.5, 5.5)}, {"random_state": 3}, {"method": "auto"}]
+)
+@pytest.mark.parametrize("objective", ["values", "representation"])
+def test_the_parameters_of_a_result_reproduce_it(objective, chosen):
+    rng = np.random.default_rng(1)
+    edges, features = ring(120), hidden_at(rng, smooth(rng, n_nodes=120), kind="uniform")
+    result = pcfi.impute(features, edges, objective=objective, **chosen)
+    again = pcfi.impute(features, edges, **result.parameters)
+    assert again.values.tobytes() == result.values.tobytes()
+    assert (again.alpha, again.beta, again.method) == (result.alpha, result.beta, result.method)
 
 
 @law(problems_of_all_scales(), options)
