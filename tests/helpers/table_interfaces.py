@@ -88,11 +88,11 @@ def by_estimator(problem, **chosen):
     return imputer.fit_transform(problem.masked, graph=problem.graph)
 
 
-INTERFACES = {
+PAPER_INTERFACES = {
     "pandas": by_pandas,
     "polars": by_polars,
     "pyarrow": by_pyarrow,
     "networkx": by_networkx,
     "anndata": by_anndata,
-    "estimator": by_estimator,
 }
+INTERFACES = PAPER_INTERFACES | {"estimator": by_estimator}  # which fills a table with a graph by values

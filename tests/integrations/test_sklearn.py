@@ -57,7 +57,7 @@ def test_with_a_graph_it_is_impute():
     _, X = table()
     imputer = pcfi.PCFI(alpha=0.3, beta=0.2, standardize=False)
     values = imputer.fit_transform(X, graph=ring(len(X)))
-    expected = pcfi.impute(X, ring(len(X)), alpha=0.3, beta=0.2, objective="representation")
+    expected = pcfi.impute(X, ring(len(X)), alpha=0.3, beta=0.2, standardize=False)
     np.testing.assert_array_equal(values, expected.values)
     np.testing.assert_array_equal(imputer.confidence_, expected.confidence)
     np.testing.assert_array_equal(imputer.hops_, expected.hops)
@@ -90,21 +90,24 @@ def test_nothing_is_tuned_on_cells_that_the_graph_has_seen():
     np.testing.assert_array_equal(imputer.transform(X), pcfi.PCFI(alpha=0.5, beta=0.0).fit_transform(X))
 
 
-def test_tuned_new_rows_are_drawn_towards_the_mean_as_the_reliability_says():
+def test_new_rows_are_estimated_by_the_value_model_of_the_fitted_ones():
     rng = np.random.default_rng(0)
-    X = np.where(rng.random((120, 7)) < 0.5, np.nan, 5 + rng.normal(size=(120, 7)))
-    new = np.where(rng.random((15, 7)) < 0.5, np.nan, 5 + rng.normal(size=(15, 7)))
+    factor = rng.normal(size=(135, 1))
+    rows = np.where(rng.random((135, 7)) < 0.5, np.nan, factor + 0.5 * rng.normal(size=(135, 7)))
+    X, new = rows[:120], rows[120:]
     links = sparse.random_array((15, 120), density=0.1, rng=rng, format="csr")
-    tuned = pcfi.PCFI(alpha="auto", beta=0.0, solver=TIGHT).fit(X, graph=ring(120))
-    plain = pcfi.PCFI(alpha=tuned.alpha_, beta=0.0, solver=TIGHT).fit(X, graph=ring(120))
-    kappa, means = tuned.tuning_.kappa, tuned.tuning_.means.values
-    nearest = [
-        plain.hops_[links.indices[a:b]].min(axis=0) + 1 for a, b in zip(links.indptr, links.indptr[1:], strict=False)
-    ]
-    hops = np.where(np.isnan(new), nearest, 0)
-    expected = means + kappa[hops] * (plain.transform(new, graph=links) - means)
-    np.testing.assert_allclose(tuned.transform(new, graph=links), expected)
-    assert kappa[1] < 0.9
+    tuned = pcfi.PCFI(beta=0.0, solver=TIGHT).fit(X, graph=ring(120))
+    model = tuned.tuning_.model
+    assert tuned.tuning_.n_factors > 0  # columns explain each other, so the known cells of a new row matter
+    fitted = pcfi.impute(X, ring(120), alpha=tuned.alpha_, beta=0.0, solver=TIGHT, objective="representation")
+    weight = links @ fitted.confidence
+    diffused = np.divide(
+        links @ (fitted.confidence * fitted.values), weight, out=np.zeros_like(weight), where=weight > 0
+    )
+    known = ~np.isnan(new)
+    estimate = model.estimate(np.where(known, new, 0.0), known, np.where(weight > 0, diffused, np.nan))
+    expected = np.where(known, new, model.scale.plausible(model.scale.original(estimate.value)))
+    np.testing.assert_allclose(tuned.transform(new, graph=links), expected, rtol=1e-6, atol=1e-8)
 
 
 def test_nan_aware_neighbours_are_those_of_scikit_learn():

@@ -49,13 +49,14 @@ class Fold:
         return np.asarray(values[self.nodes, self.channels], dtype=np.float64)
 
 
-def make_folds(problem: Problem, n_folds: int, seed: int) -> list[Fold]:
+def make_folds(problem: Problem, n_folds: int, seed: int, *, with_constants: bool = False) -> list[Fold]:
     """Up to `n_folds` folds; empty if there are not two units to hide.
 
-    Only channels with missing cells and different known values take part.
+    Only channels with missing cells take part, and those with one known value only `with_constants`.
     """
     known, channels = known_mask(problem), problem.channels
-    patterns = np.flatnonzero(np.bincount(channels.patterns, weights=~channels.constant))
+    takes_part = channels.n_known > 1 if with_constants else ~channels.constant
+    patterns = np.flatnonzero(np.bincount(channels.patterns, weights=takes_part))
     n_known = channels.n_known[channels.representatives[patterns]]
     if problem.n_missing:
         patterns = patterns[n_known < len(known)]

@@ -91,7 +91,7 @@ def evaluate(
     if unit not in UNITS:
         raise ParameterError(f"must be one of {', '.join(map(repr, UNITS))}, got {unit!r}", parameter="unit")
     problem = on_host(read_problem(features, graph, known, directed=directed))
-    folds_made = make_folds(problem, _check_folds(folds), seed_of(random_state))
+    folds_made = make_folds(problem, _check_folds(folds), seed_of(random_state), with_constants=True)
     if len(folds_made) < 2:
         raise FeatureError("too few cells are known to hide some of them: evaluate needs at least 2 nodes or cells")
     hidden = split_cells(folds_made, problem)
