@@ -221,7 +221,7 @@ def test_the_documented_path_from_impute_to_a_kernel_is_the_call_stack(monkeypat
 
     monkeypatch.setattr(block_solver, "solve_steady_state", record)
     features = np.array([[1.0, 2.0], [np.nan, 3.0], [np.nan, np.nan], [4.0, 1.0]])
-    pcfi.impute(features, [[0, 1, 2], [1, 2, 3]], alpha=0.5, beta=0.1)
+    pcfi.impute(features, [[0, 1, 2], [1, 2, 3]], alpha=0.5, beta=0.1, objective="representation")
     helpers = {"_kernels/threads.py", "_kernels/thread_team.py"}
     assert [path for path in dict.fromkeys(stack) if path not in helpers] == documented[:-1]
     assert (SOURCE / documented[-1]).read_text().count("def solve_steady_state(") == 1
