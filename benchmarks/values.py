@@ -74,7 +74,8 @@ def of_libpysal(name: str) -> Table:
     shapes = geopandas.read_file(examples.get_path(files[name]))
     graph = Graph.build_contiguity(shapes.reset_index(drop=True), rook=False).sparse
     if name == "us_income":
-        table = pd.read_csv(examples.get_path("usjoin.csv")).drop(columns=["Name", "STATE_FIPS"]).iloc[:, ::8]
+        income = pd.read_csv(examples.get_path("usjoin.csv")).set_index("Name").drop(columns="STATE_FIPS")
+        table = income.loc[shapes["STATE_NAME"]].iloc[:, ::8]
     else:
         kept = ("HOVAL", "INC", "CRIME", "OPEN", "PLUMB", "DISCBD", "PCGDP", "HANSON", "ESQUIV", "INEGI", "GR")
         table = shapes.drop(columns="geometry").select_dtypes("number")

@@ -89,10 +89,11 @@ def usual_warnings(
         advice = "raise max_steps or loosen rtol" + (", or use a smaller alpha" if settings.method == "pcfi" else "")
         notices.append(NotSettledWarning(f"{status} To settle it, {advice}."))
     if n_unreachable:
-        drawn = ", drawn towards 0" if settings.method == "pcfi" and settings.objective == "values" else ""
-        mean = f"their channel's mean{drawn} (0 if it has none)"
-        filling = {"mean": mean, "zero": "0", "nan": "NaN"}[settings.unreachable]
-        notices.append(UnreachableWarning(f"{_unreachable_text(n_unreachable, problem)}; they hold {filling}"))
+        is_values = settings.method == "pcfi" and settings.objective == "values"
+        row = "what the other columns of their node say, or " if is_values else ""
+        filling = {"mean": f"{row}their channel's mean (0 if it has none)", "zero": "0", "nan": "NaN"}
+        text = f"{_unreachable_text(n_unreachable, problem)}; they hold {filling[settings.unreachable]}"
+        notices.append(UnreachableWarning(text))
     return notices
 
 
