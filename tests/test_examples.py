@@ -44,11 +44,13 @@ def test_cora_is_filled_alike_by_every_interface_and_engine(data_folder, kind):
     data.x, data.missing = x, ~known
     options = {"alpha": 0.8, "beta": 0.3, "unreachable": "zero", "solver": pcfi.UntilSettled(1e-6)}
     with pytest.warns(pcfi.UnreachableWarning):
-        plain = pcfi.impute(x.numpy(), data.edge_index.numpy(), known=known.numpy(), **options)
+        plain = pcfi.impute(
+            x.numpy(), data.edge_index.numpy(), known=known.numpy(), objective="representation", **options
+        )
     with pytest.warns(pcfi.UnreachableWarning):
         transformed = ImputeFeatures("missing", **options)(data).x
     assert transformed.numpy().tobytes() == plain.values.tobytes()
     with device_backend_on_cpu(), pytest.warns(pcfi.UnreachableWarning):
-        on_device = pcfi.impute(x, data.edge_index, known=known, **options)
+        on_device = pcfi.impute(x, data.edge_index, known=known, objective="representation", **options)
     np.testing.assert_allclose(on_device.values.numpy(), plain.values, atol=2e-4)
     np.testing.assert_array_equal(on_device.hops.numpy(), plain.hops)

@@ -121,17 +121,21 @@ def test_the_papers_facts_are_those_beside_the_repo(shared):
 
     tables = json.loads((shared / "paper" / "tables.json").read_text())
     names = {"label_propagation": "lp"}
+
+    def scores(score):
+        return (None, None) if score == "out of memory" else (score.mean, score.std)
+
     for missing, by_dataset in tables["node_classification_accuracy_at_0.995"].items():
         for dataset, by_system in by_dataset.items():
             for system, cell in by_system.items():
                 ours = paper_value("classification", dataset, missing, 0.995, names.get(system, system), "accuracy")
-                assert (ours.mean, ours.std) == (cell.get("mean"), cell.get("std"))
+                assert scores(ours) == (cell.get("mean"), cell.get("std"))
     for dataset, by_metric in tables["link_prediction_at_0.995"].items():
         for metric in METRICS["links"]:
             for missing in ("structural", "uniform"):
                 for system, cell in by_metric[metric][missing].items():
                     ours = paper_value("links", dataset, missing, 0.995, system, metric)
-                    assert (ours.mean, ours.std) == (cell.get("mean"), cell.get("std"))
+                    assert scores(ours) == (cell.get("mean"), cell.get("std"))
 
 
 def test_cosine_similarity_of_worked_rows():

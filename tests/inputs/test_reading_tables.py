@@ -159,8 +159,8 @@ WAYS = {
     "pcfi.impute": by_impute,
     "command line, text": command("csv"),
     "command line, Parquet": command("parquet"),
-    "command line within a budget, text": command("csv", "--memory", "1GB"),
-    "command line within a budget, Parquet": command("parquet", "--memory", "1GB"),
+    "command line within a budget, text": command("csv", "--memory", "8GB"),
+    "command line within a budget, Parquet": command("parquet", "--memory", "8GB"),
     "pcfi.scale, text": by_scale("csv"),
     "pcfi.scale, Parquet": by_scale("parquet"),
 }
@@ -251,7 +251,7 @@ def test_a_channel_that_looks_like_ids_is_pointed_out_for_files(tmp_path):
     files = [str(tmp_path / name) for name in ("n.parquet", "e.csv", "o.parquet")]
     with pytest.warns(pcfi.ColumnWarning, match="pass id='station'"):
         pcfi.scale.impute(*files, beta=0.0)
-    for memory in ([], ["--memory", "1GB"]):
+    for memory in ([], ["--memory", "8GB"]):
         options = ["--alpha", "0.5", "--beta", "0", "--objective", "representation", "--force", *memory]
         done = CliRunner().invoke(app, ["impute", *files[:2], "-o", files[2].replace("o.", "p."), *options])
         assert done.exit_code == 0, done.stderr
@@ -291,7 +291,7 @@ def test_markers_are_missing_in_numbers_and_categories(make):
     assert list(values["city"]) == ["Oslo"] * 3
 
 
-@pytest.mark.parametrize("memory", [[], ["--memory", "1GB"]], ids=["in memory", "larger than memory"])
+@pytest.mark.parametrize("memory", [[], ["--memory", "8GB"]], ids=["in memory", "larger than memory"])
 def test_decimal_commas_and_a_byte_order_mark(tmp_path, memory):
     (tmp_path / "n.csv").write_bytes("\ufeffid;x;code\na;1,5;007\nb;;010\nc;2,5;011\n".encode())
     (tmp_path / "e.csv").write_bytes("\ufefffrom;to;weight\na;b;0,5\nb;c;1,5\n".encode())

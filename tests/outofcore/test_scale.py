@@ -334,7 +334,8 @@ import numpy as np, pcfi, pcfi.scale
 from pcfi.memory import private_memory
 warnings.simplefilter("ignore")
 budget = int(sys.argv[4])
-resource.setrlimit(resource.RLIMIT_DATA, (budget, budget))
+limit = budget + 50_000_000  # the watching thread and what libraries reserve
+resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 peak = [0]
 def watch():
     while True:

@@ -197,7 +197,7 @@ def _gaps(problem: Problem, units: Array, part: Array, keys: Array, radius: int)
         hidden = _within(problem, representatives, units, order[:middle], radius)
         low, high = (middle, high) if hidden.sum() <= n_units else (low, middle - 1)
     centres = _within(problem, representatives, units, order[:low], radius)
-    return centres if (units & ~centres).any(axis=0).all() else part
+    return centres if (units & ~centres)[:, units.any(axis=0)].any(axis=0).all() else part
 
 
 def _within(problem: Problem, representatives: Array, units: Array, centres: Array, radius: int) -> Array:
