@@ -297,3 +297,14 @@ def test_a_table_that_nothing_explains_is_filled_with_its_means():
     mean = np.broadcast_to(np.nanmean(features, axis=0), truth.shape)
     assert rmse(result.values, truth, missing) < 1.15 * rmse(mean, truth, missing)
     assert result.tuning.error <= 1.0001 * result.tuning.error_of_mean
+
+
+def test_a_column_that_another_one_explains_does_not_run_against_the_graph():
+    graph = neighbour_graph(500, 50)
+    rng = np.random.default_rng(51)
+    age = smooth_field(graph, 52) + 0.3 * rng.standard_normal(500)
+    income = age + 0.5 * rng.standard_normal(500)
+    features, _ = hide(np.stack([age, income], axis=1), 0.25, 53)
+    verdict = pcfi.impute(features, graph).columns[1].verdict
+    assert "explained by 0" in verdict
+    assert "follows the graph" in verdict

@@ -78,12 +78,19 @@ def _verdict(report: ColumnReport, problem: Problem, model: ValueModel, columns:
         return "neither the graph nor other columns explain it: filled close to its mean"
     parts = []
     if report.r2_graph > MIN_R2:
-        parts.append("follows the graph" if model.link.slope[channel] > 0 else "runs against the graph")
+        parts.append("follows the graph" if _graph_covariance(model)[channel] > 0 else "runs against the graph")
     if report.r2_columns > MIN_R2:
         parts.append(f"explained by {_companions(model, channel, columns, names)}")
     if report.r2_columns > report.r2_graph:
         parts.reverse()
     return ", ".join(parts) if parts else "explained by the graph and other columns together"
+
+
+def _graph_covariance(model: ValueModel) -> Array:
+    """Covariance of the values of each channel and the graph's estimates of them, whatever the row says."""
+    loadings, link = model.factors.loadings, model.link
+    variance = (loadings**2).sum(axis=1) + model.factors.noise
+    return np.asarray(link.slope * variance + (loadings * link.factors).sum(axis=1))
 
 
 def _companions(model: ValueModel, channel: int, columns: Array, names: list[str]) -> str:
