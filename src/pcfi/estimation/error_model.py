@@ -29,6 +29,7 @@ N_FEATURES = 4
 SLOPE_RIDGE = 10.0  # cells that say theta = (1, 0, 0, 0)
 SPREAD_PRIOR_CELLS = 10.0  # cells that say "as in all channels" about the usual spread among neighbours in one
 POOLED_SCORES = 50.0  # scores of its own that outweigh those of all channels
+MIN_SPREAD = 1e-6  # variance among neighbours, in variances of the channel: below it is rounding
 MAX_ITERATIONS = 30
 MAX_STEP = 0.5  # of theta in an iteration
 MIN_ERROR = 1e-12  # in standard deviations: no estimate is exact
@@ -129,6 +130,7 @@ def neighbour_moments(graph: Graph, hops: Hops, values: Array, nodes: Array, cha
     out = np.empty((len(nodes), 3))
     csr_graph = CsrGraph(graph.indptr, graph.indices, graph.weights_as(np.float64))
     neighbour_spread(csr_graph, values, hops.codes, hops.patterns, nodes, channels, out)
+    np.maximum(out[:, 2], 0.0, out=out[:, 2])  # rounding
     return out
 
 
@@ -137,7 +139,7 @@ def usual_spreads(moments: Array, channels: Array, n_channels: int, edge_weight:
     degrees = np.maximum(moments[:, 0] / edge_weight - 1, 0.0)
     scatter = np.bincount(channels, weights=moments[:, 2] / edge_weight, minlength=n_channels)
     count = np.bincount(channels, weights=degrees, minlength=n_channels)
-    pooled = scatter.sum() / count.sum() if count.sum() > 0 and scatter.sum() > 0 else 1.0
+    pooled = max(scatter.sum() / count.sum(), MIN_SPREAD) if count.sum() > 0 else 1.0
     return np.asarray((scatter + SPREAD_PRIOR_CELLS * pooled) / (count + SPREAD_PRIOR_CELLS))
 
 
