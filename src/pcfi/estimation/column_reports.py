@@ -88,14 +88,12 @@ def _verdict(report: ColumnReport, problem: Problem, model: ValueModel, columns:
 
 def _graph_covariance(model: ValueModel) -> Array:
     """Covariance of the values of each channel and the graph's estimates of them, whatever the row says."""
-    loadings, link = model.factors.loadings, model.link
-    variance = (loadings**2).sum(axis=1) + model.factors.noise
-    return np.asarray(link.slope * variance + (loadings * link.factors).sum(axis=1))
+    return model.cells.plain_link.slope * model.cells.marginal_variance
 
 
 def _companions(model: ValueModel, channel: int, columns: Array, names: list[str]) -> str:
     """The columns that are most correlated with a channel, according to the factors."""
-    loadings, noise = model.factors.loadings, model.factors.noise
+    loadings, noise = model.cells.factors.loadings, model.cells.factors.noise
     deviations = np.sqrt((loadings**2).sum(axis=1) + noise)
     correlation = np.abs(loadings @ loadings[channel]) / (deviations * deviations[channel])
     correlation[columns == columns[channel]] = 0.0

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pcfi._typing import Array
-from pcfi.estimation.channel_scale import ChannelScale
+from pcfi.estimation.channel_scale import ChannelScale, channel_ranges, relative_variances
 from pcfi.estimation.error_model import (
     ErrorModel,
     cell_features,
@@ -65,6 +65,7 @@ def fit_errors(
     numbers = np.repeat(np.arange(len(cells)), [len(cell[0]) for cell in cells])
     level, slopes, reference = fit_gamma_regression(errors, features, channels, n_channels)
     scores = _cross_fitted_scores(errors, features, channels, numbers, n_channels)
+    scores /= np.concatenate([_relative_units(part, scale)[cell[1]] for part, cell in zip(hidden, cells, strict=True)])
     order = np.argsort(scores, kind="stable")
     codes = [part.fold.hops.codes_at(*cell) for part, cell in zip(hidden, cells, strict=True)]
     reached = [code[part.fold.hops.is_reachable(code)] for part, code in zip(hidden, codes, strict=True)]
@@ -97,6 +98,17 @@ def _cross_fitted_scores(errors: Array, features: Array, channels: Array, fold: 
         logarithm = level[channels[own]] + (features[own] - reference) @ slopes
         scores[own] = errors[own] / np.exp(np.clip(logarithm, -50.0, 50.0))
     return scores
+
+
+def _relative_units(part: HiddenEstimates, scale: ChannelScale) -> Array:
+    """Standard deviation of the values that a fold leaves known in each channel, relative to that of all known values.
+
+    An interval is a multiple of the standard deviation of the known values; where these are few, that is itself
+    uncertain, so scores are taken in units of what the fold knows. One cell more has the variance of all.
+    """
+    channels = part.fold.problem.channels
+    relative = relative_variances(part.fold.problem) * (channel_ranges(channels) / scale.unit) ** 2
+    return np.asarray(np.sqrt((channels.n_known * relative + 1) / (channels.n_known + 1)))
 
 
 def known_deviations(training: TrainingRows) -> list[Array]:

@@ -5,20 +5,24 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pcfi._typing import Array
+from pcfi.estimation.cell_model import CellModel, stacking_weights
 from pcfi.estimation.channel_scale import ChannelScale, fit_channel_scale, relative_variances
 from pcfi.estimation.error_fitting import ColumnErrors, fit_errors, known_deviations
 from pcfi.estimation.error_model import N_FEATURES, ErrorModel
-from pcfi.estimation.factor_model import FactorModel
 from pcfi.estimation.folds import Fold, make_folds
 from pcfi.estimation.graph_estimates import Candidate, HiddenEstimates, graph_estimates, link_of_cells, search_alpha
-from pcfi.estimation.graph_link import GraphLink, prior_link
+from pcfi.estimation.graph_link import GraphLink
 from pcfi.estimation.training import (
     FoldEstimate,
+    FoldFit,
     TrainingRows,
-    fold_estimates,
-    is_better,
+    final_regression,
+    fit_folds,
+    has_regression,
     mean_estimate,
+    regression_estimates,
     squared_error,
+    training_nodes,
     training_rows,
 )
 from pcfi.estimation.value_model import ValueModel
@@ -65,16 +69,14 @@ def fit_value_model(problem: Problem, settings: Settings, seed: int, bounds: Arr
     best = candidates[0]
     chosen = replace(settings, alpha=best.alpha, beta=0.0 if settings.beta == "auto" else settings.beta)
     degree = degree if best.by_degree else None
-    hidden = graph_estimates(folds, scale, chosen, degree)
-    training = training_rows(transformed, scale, hidden)
-    rank, estimates, of_graph = _choose_factors(problem, scale, training, hidden)
-    factors, link = _final_fit(training, hidden, rank)
-    if squared_error(estimates) >= sum(float((part.truth**2).sum()) for part in estimates):
-        factors, link, estimates = *_mean_only(factors), [mean_estimate(part) for part in estimates]
+    nodes = training_nodes(transformed)
+    hidden = graph_estimates(folds, scale, chosen, degree, nodes if has_regression(len(scale.unit)) else None)
+    training = training_rows(transformed, scale, nodes, hidden)
+    cells, estimates, of_graph = _fit_cells(problem, scale, training, hidden)
     errors, column_errors = fit_errors(transformed, scale, training, hidden, estimates, of_graph)
     n_estimated = max(sum(len(part.truth) for part in estimates), 1)
     return Fitted(
-        model=ValueModel(scale=scale, factors=factors, link=link, degree=degree, errors=errors),
+        model=ValueModel(scale=scale, cells=cells, degree=degree, errors=errors),
         candidates=candidates,
         column_errors=column_errors,
         n_hidden=sum(len(part.truth) for part in hidden),
@@ -88,7 +90,7 @@ def model_without_evidence(problem: Problem, bounds: Array | None = None) -> Val
     """The model that its priors alone make: half of the graph's estimate is kept, and intervals have no end."""
     scale = fit_channel_scale(problem, bounds)
     transformed = scale.transformed(problem)
-    training = training_rows(transformed, scale, [])
+    training = training_rows(transformed, scale, training_nodes(transformed), [])
     n_channels = problem.values.shape[1]
     deviations = known_deviations(training)
     means = np.array([part.mean() if len(part) else 1.0 for part in deviations])
@@ -103,8 +105,7 @@ def model_without_evidence(problem: Problem, bounds: Array | None = None) -> Val
         score_channels=np.empty(0, dtype=np.int64),
         deviations=[part[:0] for part in deviations],
     )
-    link, factors = prior_link(n_channels), FactorModel.independent(np.ones(n_channels))
-    return ValueModel(scale=scale, factors=factors, link=link, degree=None, errors=errors)
+    return ValueModel(scale=scale, cells=CellModel.without_evidence(n_channels), degree=None, errors=errors)
 
 
 def _lacking(problem: Problem, scale: ChannelScale, folds: list[Fold]) -> str:
@@ -121,26 +122,57 @@ def _lacking(problem: Problem, scale: ChannelScale, folds: list[Fold]) -> str:
     return ""
 
 
+def _fit_cells(
+    problem: Problem, scale: ChannelScale, training: TrainingRows, hidden: list[HiddenEstimates]
+) -> tuple[CellModel, list[FoldEstimate], list[FoldEstimate]]:
+    """The model of cells, and the estimates of hidden cells by it and by the graph alone."""
+    alone, by_factors = _choose_factors(problem, scale, training, hidden)
+    rank = by_factors[0].fitted.factors.rank
+    parts = [[(fit.estimate.value, fit.estimate.variance) for fit in fits] for fits in (alone, by_factors)]
+    with_regression = training.missing_graph is not None and scale.active.sum() > 1
+    if with_regression:
+        parts.append(regression_estimates(training, hidden, by_factors))
+    weights = _weights(parts, [fit.estimate for fit in alone], rank)
+    estimates = [
+        _weighted([part[number] for part in parts], weights, fit.estimate) for number, fit in enumerate(by_factors)
+    ]
+    if squared_error(estimates) >= sum(float((part.truth**2).sum()) for part in estimates):
+        weights, estimates = np.zeros(3), [mean_estimate(part) for part in estimates]
+    plain, fitted = training.fit(0), training.fit(rank)
+    cells = CellModel(
+        factors=fitted.factors,
+        link=fitted.link,
+        independent=plain.factors,
+        plain_link=_link_of_all(training, hidden),
+        regression=final_regression(training, fitted) if with_regression else None,
+        weights=weights,
+    )
+    return cells, estimates, [fit.estimate for fit in alone]
+
+
 def _choose_factors(
     problem: Problem, scale: ChannelScale, training: TrainingRows, hidden: list[HiddenEstimates]
-) -> tuple[int, list[FoldEstimate], list[FoldEstimate]]:
-    """The number of factors with the smallest error on hidden cells; also the estimates with them, and without any.
+) -> tuple[list[FoldFit], list[FoldFit]]:
+    """Fits to the folds without factors, and with the number of factors whose error on hidden cells is smallest.
 
     In a large table one fold decides.
     """
-    without = best = fold_estimates(training, hidden, 0)
+    without = best = fit_folds(training, hidden, 0)
     n_search = 1 if len(training.values) > MANY_CELLS or training.shape[1] > MANY_CHANNELS else len(hidden)
+    if not _has_partial_rows(problem, scale):
+        return without, without
+
+    def error(fits: list[FoldFit]) -> float:
+        return squared_error([fit.estimate for fit in fits[:n_search]])
+
     rank = 0
-    if _has_partial_rows(problem, scale):
-        for candidate in [rank for rank in RANKS if rank < int(scale.active.sum())]:
-            estimates = fold_estimates(training, hidden[:n_search], candidate)
-            if is_better(estimates, best[:n_search]):
-                rank, best = candidate, estimates
-            elif candidate >= 2 * max(rank, 1):
-                break
-    if rank and n_search < len(hidden):
-        best = fold_estimates(training, hidden, rank)
-    return rank, best, without
+    for candidate in [rank for rank in RANKS if rank < int(scale.active.sum())]:
+        fits = fit_folds(training, hidden[:n_search], candidate)
+        if error(fits) < error(best):
+            rank, best = candidate, fits
+        elif candidate >= 2 * max(rank, 1):
+            break
+    return without, best if len(best) == len(hidden) else fit_folds(training, hidden, rank)
 
 
 def _has_partial_rows(problem: Problem, scale: ChannelScale) -> bool:
@@ -151,20 +183,26 @@ def _has_partial_rows(problem: Problem, scale: ChannelScale) -> bool:
     return bool((known.any(axis=1) & ~known.all(axis=1)).any())
 
 
-def _mean_only(factors: FactorModel) -> tuple[FactorModel, GraphLink]:
-    """A model that knows the mean of each column only: what hidden cells prefer if all else makes larger errors."""
-    variance = (factors.loadings**2).sum(axis=1) + factors.noise
-    nothing = np.zeros(len(variance))
-    return FactorModel.independent(variance), GraphLink(nothing, np.ones_like(nothing), np.zeros((len(variance), 0)))
+def _weights(parts: list[list[tuple[Array, Array]]], folds: list[FoldEstimate], rank: int) -> Array:
+    """Weights of the graph alone, of the factors and of the regression."""
+    truth = np.concatenate([fold.truth for fold in folds])
+    values = [np.concatenate([value for value, _ in part]) for part in parts]
+    used = [number for number in range(len(values)) if number != 1 or rank]  # without factors: the graph alone
+    weights = np.zeros(3)
+    weights[used] = stacking_weights(np.stack([values[number] for number in used], axis=1), truth)
+    return weights
 
 
-def _final_fit(training: TrainingRows, hidden: list[HiddenEstimates], rank: int) -> tuple[FactorModel, GraphLink]:
-    """Factors and link from all cells; without factors, the link is from all hidden cells, in training rows or not."""
-    fitted = training.fit(rank)
-    if rank:
-        return fitted.factors, fitted.link
+def _weighted(parts: list[tuple[Array, Array]], weights: Array, estimate: FoldEstimate) -> FoldEstimate:
+    value = sum(weight * part for weight, (part, _) in zip(weights, parts, strict=False))
+    variance = sum(weight * part for weight, (_, part) in zip(weights, parts, strict=False))
+    return replace(estimate, value=value, variance=variance)
+
+
+def _link_of_all(training: TrainingRows, hidden: list[HiddenEstimates]) -> GraphLink:
+    """The link without factors, from all hidden cells, in training rows or not."""
     truth, graph, channels = (
         np.concatenate([getattr(part, name) for part in hidden]) for name in ("truth", "graph", "channels")
     )
     reached = ~np.isnan(graph)
-    return fitted.factors, link_of_cells(truth[reached], graph[reached], channels[reached], training.shape[1])
+    return link_of_cells(truth[reached], graph[reached], channels[reached], training.shape[1])

@@ -36,12 +36,15 @@ class HiddenEstimates:
         Location of the values that the fold leaves known; truth and graph estimates are counted from there.
     truth, graph : ndarray
         Value of each hidden cell and the graph's estimate of it, NaN where no source reaches it.
+    row_graph : ndarray of shape (n_rows, n_channels) or None
+        The graph's estimates of all cells of the rows that were asked for.
     """
 
     fold: Fold
     shift: Array
     truth: Array
     graph: Array
+    row_graph: Array | None = None
 
     @property
     def nodes(self) -> Array:
@@ -69,49 +72,66 @@ class Candidate:
 
 
 def graph_estimates(
-    folds: list[Fold], scale: ChannelScale, settings: Settings, degree: DegreeScale | None = None
+    folds: list[Fold],
+    scale: ChannelScale,
+    settings: Settings,
+    degree: DegreeScale | None = None,
+    rows: Array | None = None,
 ) -> list[HiddenEstimates]:
-    """Run the stages on every fold, with the settings' alpha, and look at the hidden cells."""
-    return [_estimates(fold, scale, settings, degree) for fold in folds]
+    """Run the stages on every fold with the settings' alpha; keep the hidden cells, and all cells of some `rows`."""
+    return [_estimates(fold, scale, settings, degree, rows) for fold in folds]
 
 
-def _estimates(fold: Fold, scale: ChannelScale, settings: Settings, degree: DegreeScale | None) -> HiddenEstimates:
-    backend = HiddenCellsBackend(fold)
+def _estimates(
+    fold: Fold, scale: ChannelScale, settings: Settings, degree: DegreeScale | None, rows: Array | None
+) -> HiddenEstimates:
+    backend = HiddenCellsBackend(fold, rows)
     problem = fold.problem if degree is None else degree.divide(fold.problem)
     solver = settings.solver if fold.problem.values.size <= MAX_EXACT_CELLS else _loosened(settings.solver)
     loose = replace(settings, solver=solver, unreachable="mean", progress=False)
     filled = run_stages(problem, loose, backend)
-    graph = backend.diffused if settings.beta == 0 or settings.alpha == 1 else fold.at(filled.values)
+    diffused = settings.beta == 0 or settings.alpha == 1
+    graph = backend.diffused if diffused else fold.at(filled.values)
     if degree is not None:
         graph = degree.multiplied_at(graph, fold.nodes, fold.channels)
     shift = scale.shifted_location(fold.problem.channels)
     at = fold.channels
     codes = fold.hops.codes_at(fold.nodes, at)
     graph = np.where(fold.hops.is_reachable(codes), scale.standardized(graph, at) - shift[at], np.nan)
-    return HiddenEstimates(fold, shift, scale.standardized(fold.truth, at) - shift[at], graph)
+    row_graph = None
+    if rows is not None:
+        row_graph = backend.diffused_rows if diffused else np.asarray(filled.values[rows], dtype=np.float64)
+        row_graph = row_graph if degree is None else degree.multiplied(row_graph, rows)
+        reachable = fold.hops.is_reachable(fold.hops.codes[rows][:, fold.hops.patterns])
+        row_graph = np.where(reachable, scale.standardized(row_graph) - shift, np.nan)
+    return HiddenEstimates(fold, shift, scale.standardized(fold.truth, at) - shift[at], graph, row_graph)
 
 
 class HiddenCellsBackend(CpuBackend):
-    """The stages on a fold whose hops are known; `diffused` keeps what stage 1 fills into the hidden cells."""
+    """The stages on a fold whose hops are known; keeps what stage 1 fills into the hidden cells and into some rows."""
 
-    def __init__(self, fold: Fold) -> None:
-        self._fold = fold
-        self.diffused = np.empty(0)
+    def __init__(self, fold: Fold, rows: Array | None = None) -> None:
+        self._fold, self._rows = fold, rows
+        self.diffused = self.diffused_rows = np.empty(0)
 
     def count_hops(self, problem: Problem, *, progress: bool) -> Hops:  # noqa: ARG002
         """Those of the fold."""
         return self._fold.hops
 
     def diffuse(self, diffusion: Diffusion, out: Array, *, keep_product: bool) -> Diffused:  # noqa: ARG002
-        """Stage 1; a product is evaluated at the hidden nodes only."""
+        """Stage 1; a product is evaluated at the hidden nodes and the rows only."""
         result = super().diffuse(diffusion, out, keep_product=True)
-        if result.product is None:
-            self.diffused = self._fold.at(out)
-        else:
-            nodes, places = np.unique(self._fold.nodes, return_inverse=True)
+
+        def at(nodes: Array) -> Array:
             values = np.array(out[nodes], dtype=np.float64)
-            values[:, result.product.channels] = result.product.rows(nodes)
-            self.diffused = np.asarray(values[places, self._fold.channels])
+            if result.product is not None:
+                values[:, result.product.channels] = result.product.rows(nodes)
+            return values
+
+        nodes, places = np.unique(self._fold.nodes, return_inverse=True)
+        self.diffused = self._fold.at(out) if result.product is None else at(nodes)[places, self._fold.channels]
+        if self._rows is not None:
+            self.diffused_rows = at(self._rows)
         return result
 
 

@@ -70,7 +70,7 @@ def _tuning(problem: Problem, settings: Settings, fitted: Fitted | str, bounds: 
         error_of_mean=fitted.error_of_mean,
         tried=tuple(Tried(one.alpha, one.error, one.by_degree) for one in fitted.candidates),
         columns=report_columns(problem, fitted.model, fitted.column_errors),
-        n_factors=fitted.model.factors.rank,
+        n_factors=fitted.model.cells.factors.rank,
         n_hidden=fitted.n_hidden,
         n_folds=fitted.n_folds,
         model=fitted.model,

@@ -7,9 +7,10 @@ import numpy as np
 
 from pcfi._typing import Array
 from pcfi.estimation.channel_scale import ChannelScale
+from pcfi.estimation.column_regression import MAX_COLUMNS, ColumnRegression, fit_column_regression
 from pcfi.estimation.factor_model import FactorModel, fit_factor_model
 from pcfi.estimation.graph_estimates import HiddenEstimates
-from pcfi.estimation.graph_link import GraphLink, combine_cells, fit_graph_link
+from pcfi.estimation.graph_link import GraphLink, combine, combine_cells, fit_graph_link
 from pcfi.inputs.problem import Problem, known_mask
 
 MAX_TRAINING_CELLS = 300_000  # known cells of the training rows
@@ -34,6 +35,8 @@ class TrainingRows:
         Cells that the fold hides.
     sources : list of ndarray of int, one per fold
         Their places among the hidden cells of the fold.
+    missing_graph : ndarray of `shape` or None
+        The graph's estimates of missing cells; None if there are too many channels for a regression.
     """
 
     shape: tuple[int, int]
@@ -43,6 +46,13 @@ class TrainingRows:
     graph: Array
     hidden: list[Array]
     sources: list[Array]
+    missing_graph: Array | None
+
+    def dense(self, cells: Array, fill: "float | Array" = 0.0) -> Array:
+        """An array with a number for every known cell, and `fill` elsewhere."""
+        matrix = np.broadcast_to(np.asarray(fill, dtype=np.float64), self.shape).copy()
+        matrix[self.rows, self.channels] = cells
+        return matrix
 
     def matrix(self, cells: Array) -> Any:
         """A sparse matrix with a number for every known cell."""
@@ -92,17 +102,22 @@ class FoldEstimate:
     from_row: Array
 
 
-def training_rows(problem: Problem, scale: ChannelScale, hidden: list[HiddenEstimates]) -> TrainingRows:
-    """All rows, or as many evenly spaced ones as have `MAX_TRAINING_CELLS` known cells."""
-    n_nodes, n_channels = problem.values.shape
+def training_nodes(problem: Problem) -> Array:
+    """All nodes, or as many evenly spaced ones as have `MAX_TRAINING_CELLS` known cells."""
+    n_nodes = len(problem.values)
     per_row = max(float(problem.channels.n_known.sum()) / n_nodes, 1e-9)
     n_rows = int(min(n_nodes, MAX_TRAINING_ROWS, max(64, MAX_TRAINING_CELLS / per_row)))
-    nodes = np.linspace(0, n_nodes - 1, n_rows).round().astype(np.int64)
+    return np.linspace(0, n_nodes - 1, n_rows).round().astype(np.int64)
+
+
+def training_rows(problem: Problem, scale: ChannelScale, nodes: Array, hidden: list[HiddenEstimates]) -> TrainingRows:
+    """The rows of some nodes, and what the folds say about them."""
+    n_rows, n_channels = len(nodes), problem.values.shape[1]
     rows, channels = np.nonzero(known_mask(problem)[nodes] & scale.active)
     values = scale.standardized(problem.values[nodes[rows], channels], channels)
     number = np.full((n_rows, n_channels), -1, dtype=np.int32)
     number[rows, channels] = np.arange(len(rows))
-    place = np.full(n_nodes, -1, dtype=np.int64)
+    place = np.full(len(problem.values), -1, dtype=np.int64)
     place[nodes] = np.arange(n_rows)
     graph, cells, sources = np.full(len(rows), np.nan), [], []
     for part in hidden:
@@ -112,34 +127,100 @@ def training_rows(problem: Problem, scale: ChannelScale, hidden: list[HiddenEsti
         cells.append(cell[source].astype(np.int64))
         sources.append(source)
         graph[cells[-1]] = part.graph[source]
-    return TrainingRows((n_rows, n_channels), rows, channels, values, graph, cells, sources)
+    return TrainingRows(
+        shape=(n_rows, n_channels),
+        rows=rows,
+        channels=channels,
+        values=values,
+        graph=graph,
+        hidden=cells,
+        sources=sources,
+        missing_graph=_mean_over_folds(hidden),
+    )
 
 
-def fold_estimates(training: TrainingRows, hidden: list[HiddenEstimates], rank: int) -> list[FoldEstimate]:
+def _mean_over_folds(hidden: list[HiddenEstimates]) -> Array | None:
+    """What the folds say on average about all cells of the training rows; NaN where none says anything."""
+    parts = [part.row_graph + part.shift for part in hidden if part.row_graph is not None]
+    if not parts:
+        return None
+    n_said = sum((~np.isnan(part)).astype(np.float64) for part in parts)
+    total = sum(np.nan_to_num(part) for part in parts)
+    return np.asarray(np.divide(total, n_said, out=np.full(parts[0].shape, np.nan), where=n_said > 0))
+
+
+def has_regression(n_channels: int) -> bool:
+    """Whether columns are regressed on each other."""
+    return 1 < n_channels <= MAX_COLUMNS
+
+
+@dataclass(frozen=True, eq=False)
+class FoldFit:
+    """Factors and links fitted without the hidden cells of a fold, and their estimates of these cells."""
+
+    fitted: FittedRows
+    estimate: FoldEstimate
+
+
+def fit_folds(training: TrainingRows, hidden: list[HiddenEstimates], rank: int) -> list[FoldFit]:
     """Estimate the hidden cells of each fold with factors and a link that were fitted without them."""
-    return [_fold_estimate(training, number, part, rank) for number, part in enumerate(hidden)]
+    return [_fit_fold(training, number, part, rank) for number, part in enumerate(hidden)]
 
 
-def _fold_estimate(training: TrainingRows, number: int, part: HiddenEstimates, rank: int) -> FoldEstimate:
+def _fit_fold(training: TrainingRows, number: int, part: HiddenEstimates, rank: int) -> FoldFit:
     cells, sources = training.hidden[number], training.sources[number]
     fitted = training.fit(rank, cells, part.shift)
     rows, channels = training.rows[cells], training.channels[cells]
     graph = part.graph[sources]
     estimate = combine_cells(graph, rows, channels, fitted.posterior, fitted.factors, fitted.link)
-    return FoldEstimate(sources, part.truth[sources], estimate.value, estimate.variance, estimate.from_row)
+    return FoldFit(
+        fitted, FoldEstimate(sources, part.truth[sources], estimate.value, estimate.variance, estimate.from_row)
+    )
+
+
+def regression_estimates(
+    training: TrainingRows, hidden: list[HiddenEstimates], fits: list[FoldFit]
+) -> list[tuple[Array, Array]]:
+    """Estimates of the hidden cells of each fold by regressions that were fitted without them, and their variances."""
+    estimates = []
+    for number, (part, fit) in enumerate(zip(hidden, fits, strict=True)):
+        cells = training.hidden[number]
+        known = np.ones(len(training.values), dtype=np.bool_)
+        known[cells] = False
+        completed, is_known, graph = _completed(training, fit.fitted, known, part.shift, part.row_graph)
+        regression = fit_column_regression(completed, is_known, graph)
+        rows, channels = training.rows[cells], training.channels[cells]
+        predicted = regression.predict(completed, graph)[rows, channels]
+        estimates.append(
+            (
+                np.where(np.isnan(part.graph[training.sources[number]]), fit.estimate.value, predicted),
+                regression.noise[channels],
+            )
+        )
+    return estimates
+
+
+def final_regression(training: TrainingRows, fitted: FittedRows) -> ColumnRegression:
+    """The regression of every column on all known cells."""
+    known = np.ones(len(training.values), dtype=np.bool_)
+    return fit_column_regression(*_completed(training, fitted, known, np.zeros(training.shape[1]), None))
+
+
+def _completed(
+    training: TrainingRows, fitted: FittedRows, known: Array, shift: Array, row_graph: Array | None
+) -> tuple[Array, Array, Array]:
+    """Rows whose missing cells hold the estimates of the factors, which cells are known, and the graph's estimates."""
+    missing_graph = training.missing_graph if row_graph is None else row_graph
+    graph = training.dense(training.graph, np.nan if missing_graph is None else missing_graph)
+    is_known = training.dense(known, 0.0).astype(np.bool_)
+    estimate = combine(graph, fitted.posterior, fitted.factors, fitted.link)
+    values = training.dense(training.values - shift[training.channels])
+    return np.where(is_known, values, estimate.value), is_known, graph
 
 
 def squared_error(estimates: list[FoldEstimate]) -> float:
     """Sum of the squared errors."""
     return float(sum(((part.truth - part.value) ** 2).sum() for part in estimates))
-
-
-def is_better(rival: list[FoldEstimate], best: list[FoldEstimate]) -> bool:
-    """Whether the errors of a rival on the same cells are smaller by more than the standard error of the difference."""
-    gain = np.concatenate(
-        [(old.truth - old.value) ** 2 - (new.truth - new.value) ** 2 for new, old in zip(rival, best, strict=True)]
-    )
-    return bool(gain.mean() > gain.std() / np.sqrt(max(len(gain), 1)))
 
 
 def mean_estimate(estimate: FoldEstimate) -> FoldEstimate:

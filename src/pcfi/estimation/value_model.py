@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from pcfi._typing import Array
+from pcfi.estimation.cell_model import CellModel
 from pcfi.estimation.channel_scale import ChannelScale
 from pcfi.estimation.error_model import ErrorModel, cell_features
-from pcfi.estimation.factor_model import FactorModel
-from pcfi.estimation.graph_link import CellEstimate, GraphLink, combine
+from pcfi.estimation.graph_link import CellEstimate
 from pcfi.inputs.graphs import Graph
 from pcfi.inputs.problem import Problem
 from pcfi.stages.degree_scaling import DegreeScale
@@ -33,16 +33,14 @@ class ValueModel:
     Attributes
     ----------
     scale : ChannelScale
-    factors : FactorModel
-    link : GraphLink
+    cells : CellModel
     degree : DegreeScale or None
         What features are divided by while they diffuse.
     errors : ErrorModel
     """
 
     scale: ChannelScale
-    factors: FactorModel
-    link: GraphLink
+    cells: CellModel
     degree: DegreeScale | None
     errors: ErrorModel
 
@@ -76,24 +74,19 @@ class ValueModel:
 
     def estimate(self, values: Array, known: Array, diffused: Array) -> CellEstimate:
         """Estimate rows from known values (in their own units) and diffused ones (on the scale of the model)."""
-        posterior = None
-        if self.factors.rank:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                transformed = np.where(self.scale.logarithmic, np.log(values), values)
-            standardized = np.where(known, self.scale.standardized(transformed), 0.0)
-            posterior = self.factors.posterior(standardized, known.astype(np.float64))
-        return combine(self.scale.standardized(diffused), posterior, self.factors, self.link)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            transformed = np.where(self.scale.logarithmic, np.log(values), values)
+        standardized = np.where(known, self.scale.standardized(transformed), 0.0)
+        return self.cells.estimate(standardized, known, self.scale.standardized(diffused))
 
     def _says_something(self, known: Array) -> Array:
         """Rows that know a column which explains others."""
-        explains = (self.factors.loadings != 0).any(axis=1)
+        explains = (self.cells.factors.loadings != 0).any(axis=1)
         return np.asarray((known & explains).any(axis=1, keepdims=True))
 
     def standard_deviations(self, known: Array, reachable: Array) -> Array:
         """Standard deviation that the model gives every cell of some rows, from what is known in the row."""
-        zeros = np.zeros(known.shape)
-        posterior = self.factors.posterior(zeros, known.astype(np.float64)) if self.factors.rank else None
-        estimate = combine(np.where(reachable, 0.0, np.nan), posterior, self.factors, self.link)
+        estimate = self.cells.estimate(np.zeros(known.shape), known, np.where(reachable, 0.0, np.nan))
         return np.asarray(np.sqrt(np.broadcast_to(estimate.variance, known.shape)))
 
     def expected_errors(self, graph: Graph, hops: Hops, filled: Array) -> Array:
@@ -110,12 +103,9 @@ class ValueModel:
             features = np.column_stack([np.log(deviations[nodes, channels]), features])
             block = out[rows]
             block[nodes, channels] = self.errors.expected(features, channels, codes[nodes, channels])
-            ratio = deviations / np.sqrt(self._marginal_variance())
+            ratio = deviations / np.sqrt(self.cells.marginal_variance)
             np.copyto(block, self.errors.expected_deviation() * np.minimum(ratio, 1.0), where=~reachable)
         return out
-
-    def _marginal_variance(self) -> Array:
-        return np.asarray((self.factors.loadings**2).sum(axis=1) + self.factors.noise)
 
     def _standardized(self, filled: Array) -> Array:
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -62,7 +62,7 @@ class DegreeScale:
                 values[rows] = np.where(self.logarithmic, values[rows] - np.log(factors), values[rows] / factors)
         return replace(problem, values=values, channels=survey(values, problem.mask, problem.channel_name))
 
-    def multiplied(self, values: Array, rows: slice = slice(None)) -> Array:
+    def multiplied(self, values: Array, rows: slice | Array = slice(None)) -> Array:
         """Values of some rows, which were divided before they diffused, scaled up again."""
         factors = self._factors(self.by_node[rows, None])
         return np.where(self.logarithmic, values + np.log(factors), values * factors)

@@ -1,0 +1,74 @@
+"""Each column regressed on the graph's estimate of it and on the other columns of its node.
+
+    z_c = b_c + rho_c g_c + sum_d w_cd y_d + noise,      y_d the value of column d, or an estimate where it is missing
+
+by ridge regression whose penalty maximises the evidence (MacKay, 1992). A few common factors (`factor_model`) describe
+rows of which little is known; this regression describes rows that are nearly complete, whatever depends on what.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pcfi._typing import Array
+
+MAX_COLUMNS = 64  # beyond, factors alone describe a row: the cost grows with the fourth power of the number of columns
+MIN_CELLS = 3  # known cells that a regression is fitted to
+MAX_ITERATIONS = 30
+TOLERANCE = 1e-3  # change of the logarithms of both precisions at which iterations stop
+TINY = 1e-6  # in variances of a column: keeps precisions finite if a column is explained entirely, or not at all
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnRegression:
+    """Coefficients of every column: intercept b, weight rho of the graph, weights w (n_columns, n_columns), noise."""
+
+    intercept: Array
+    graph: Array
+    columns: Array
+    noise: Array
+
+    def predict(self, completed: Array, graph: Array) -> Array:
+        """Estimate all cells of some rows, from rows without missing cells and the graph's estimates (NaN: none)."""
+        return np.asarray(self.intercept + self.graph * np.nan_to_num(graph) + completed @ self.columns.T)
+
+
+def fit_column_regression(completed: Array, known: Array, graph: Array) -> ColumnRegression:
+    """Fit the regression of each column to the rows that know it and have an estimate of the graph.
+
+    `completed` are standardised rows whose missing cells hold estimates, `graph` the graph's estimates (NaN: none).
+    """
+    n_columns = completed.shape[1]
+    intercept, of_graph, noise = np.zeros(n_columns), np.zeros(n_columns), np.ones(n_columns)
+    columns = np.zeros((n_columns, n_columns))
+    usable = known & ~np.isnan(graph)
+    for column in np.flatnonzero(usable.sum(axis=0) >= MIN_CELLS):
+        rows = usable[:, column]
+        others = np.delete(np.arange(n_columns), column)
+        predictors = np.column_stack([graph[rows, column], completed[rows][:, others]])
+        coefficients, intercept[column], noise[column] = _ridge(predictors, completed[rows, column])
+        of_graph[column], columns[column, others] = coefficients[0], coefficients[1:]
+    return ColumnRegression(intercept, of_graph, columns, noise)
+
+
+def _ridge(predictors: Array, target: Array) -> tuple[Array, float, float]:
+    """Coefficients, intercept and noise variance; penalty and noise maximise the evidence."""
+    n_rows = len(target)
+    centre, mean = predictors.mean(axis=0), float(target.mean())
+    predictors, target = predictors - centre, target - mean
+    total = float(target @ target)
+    eigenvalues, vectors = np.linalg.eigh(predictors.T @ predictors)
+    eigenvalues = np.maximum(eigenvalues, 0.0)
+    projected = vectors.T @ (predictors.T @ target)
+    precision, penalty = 1 / max(total / n_rows, TINY), 1.0
+    for _ in range(MAX_ITERATIONS):
+        weights = precision * projected / (precision * eigenvalues + penalty)
+        n_effective = float((precision * eigenvalues / (precision * eigenvalues + penalty)).sum())
+        residual = max(total - 2 * float(weights @ projected) + float(weights**2 @ eigenvalues), 0.0)
+        before = precision, penalty
+        penalty = (n_effective + TINY) / (float(weights @ weights) + TINY)
+        precision = (max(n_rows - n_effective, TINY) + TINY) / (residual + TINY)
+        if abs(np.log(precision / before[0])) + abs(np.log(penalty / before[1])) < TOLERANCE:
+            break
+    coefficients = vectors @ weights
+    return coefficients, mean - float(centre @ coefficients), 1 / precision
