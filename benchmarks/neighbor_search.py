@@ -10,7 +10,7 @@ from sklearn.neighbors import NearestNeighbors
 from tabular import generated
 
 import pcfi
-from pcfi.integrations.knn import RowSearch, link, local_scale, nan_aware_neighbors
+from pcfi.inputs.knn import RowSearch, link, local_scale, nan_aware_neighbors
 
 SIZES = (2_000, 10_000, 30_000, 100_000)
 NEIGHBORS = 15

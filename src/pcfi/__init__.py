@@ -29,6 +29,7 @@ from pcfi.estimation import Tuning, tune
 from pcfi.evaluation import Evaluation, evaluate
 from pcfi.imputation import impute
 from pcfi.inputs.graphs import Graph, prepare_graph
+from pcfi.inputs.knn import knn_graph
 from pcfi.result import Imputation
 from pcfi.stages.hops import UNREACHABLE
 from pcfi.stages.solvers import FixedSteps, UntilSettled
@@ -57,6 +58,7 @@ __all__ = [
     "UntilSettled",
     "evaluate",
     "impute",
+    "knn_graph",
     "prepare_graph",
     "tune",
 ]

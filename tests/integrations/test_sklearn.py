@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import pcfi
-from pcfi.integrations import knn
+from pcfi.inputs import knn
 from random_problems import problems_of_all_scales
 
 TIGHT = pcfi.UntilSettled(1e-12, max_steps=20_000)
@@ -66,7 +66,7 @@ def test_with_a_graph_it_is_impute():
 
 def test_without_a_graph_it_is_impute_on_the_graph_of_similar_rows():
     _, X = table()
-    imputer = pcfi.PCFI(beta=0.1)
+    imputer = pcfi.PCFI(beta=0.1, objective="representation")
     expected = pcfi.impute(
         X, imputer.fit(X).graph_, beta=0.1, standardize=True, alpha=0.5, objective="representation"
     ).values
@@ -83,11 +83,27 @@ def test_what_is_left_open_is_tuned_as_by_impute():
     assert repr(imputer.tuning_) == repr(expected.tuning)
 
 
-def test_nothing_is_tuned_on_cells_that_the_graph_has_seen():
+def test_without_a_graph_the_rows_are_linked_anew_when_cells_are_hidden():
+    truth, X = table(rate=0.3)
+    imputer = pcfi.PCFI(n_refinements=0).fit(X)
+    expected = pcfi.impute(X, "knn")
+    np.testing.assert_allclose(imputer.transform(X), expected.values)
+    np.testing.assert_allclose(imputer.expected_error_, expected.expected_error)
+    for mine, theirs in zip(imputer.interval(0.8), expected.interval(0.8), strict=True):
+        np.testing.assert_allclose(mine, theirs)
+    optimistic = pcfi.impute(X, imputer.graph_).tuning.error  # which has seen the cells that are hidden
+    assert imputer.tuning_.error > optimistic
+    missing = np.isnan(X)
+    actual = np.sqrt((((imputer.transform(X) - truth) / truth.std(axis=0))[missing] ** 2).mean())
+    assert imputer.tuning_.error > 0.8 * actual
+
+
+def test_a_marker_of_missing_cells_is_read_as_scikit_learn_does():
     _, X = table()
-    imputer = pcfi.PCFI().fit(X)
-    assert (imputer.alpha_, imputer.beta_, imputer.tuning_) == (0.5, 0.0, None)
-    np.testing.assert_array_equal(imputer.transform(X), pcfi.PCFI(alpha=0.5, beta=0.0).fit_transform(X))
+    marked = np.where(np.isnan(X), -999.0, X)
+    imputer = pcfi.PCFI(missing_values=-999, objective="representation")
+    expected = pcfi.PCFI(objective="representation").fit_transform(X)
+    np.testing.assert_array_equal(imputer.fit_transform(marked), expected)
 
 
 def test_new_rows_are_estimated_by_the_value_model_of_the_fitted_ones():
@@ -124,7 +140,7 @@ def test_nan_aware_neighbours_are_those_of_scikit_learn():
 def test_rows_without_a_common_column_are_not_neighbours():
     X = np.array([[1.0, np.nan], [2.0, np.nan], [np.nan, 5.0], [np.nan, 6.0], [np.nan, np.nan]])
     with pytest.warns(pcfi.UnreachableWarning, match="6 of 6 missing cells"):
-        imputer = pcfi.PCFI(n_neighbors=3).fit(X)
+        imputer = pcfi.PCFI(n_neighbors=3, objective="representation").fit(X)
     assert imputer.graph_.n_edges == 2
     assert (imputer.hops_ == pcfi.UNREACHABLE).sum() == 6
     np.testing.assert_array_equal(imputer.transform(X)[4], [1.5, 5.5])
@@ -168,10 +184,10 @@ def test_fitted_rows_come_back_as_they_were_filled():
 def test_a_new_row_is_filled_as_if_values_flowed_towards_it_only(alpha, sparse_links):
     _, X = table(rate=0.5)
     new = table(15, rate=0.5, seed=1)[1]
-    imputer = pcfi.PCFI(alpha=alpha, solver=TIGHT).fit(X)
+    imputer = pcfi.PCFI(alpha=alpha, solver=TIGHT, objective="representation").fit(X)
     links = sparse.random_array((15, 120), density=0.1, rng=np.random.default_rng(2), format="csr")
     if not sparse_links:
-        imputer = pcfi.PCFI(alpha=alpha, solver=TIGHT, n_refinements=0).fit(X)
+        imputer = pcfi.PCFI(alpha=alpha, solver=TIGHT, n_refinements=0, objective="representation").fit(X)
         search = knn.RowSearch.fit(X)
         links = knn.link(*search.search(15, new), knn.local_scale(search.search(15)[1]), 120)
     flow = sparse.block_array([[adjacency(imputer.graph_), None], [links, sparse.csr_array((15, 15))]])
@@ -189,7 +205,7 @@ def test_a_new_row_is_filled_as_if_values_flowed_towards_it_only(alpha, sparse_l
 def test_new_rows_share_with_the_correlations_of_the_fitted_ones(standardize):
     _, X = table(rate=0.4)
     X[:, 2] *= 50
-    imputer = pcfi.PCFI(beta=0.2, standardize=standardize, solver=TIGHT).fit(X)
+    imputer = pcfi.PCFI(beta=0.2, standardize=standardize, solver=TIGHT, objective="representation").fit(X)
     diffused = pcfi.impute(X, imputer.graph_, alpha=0.5, beta=0.0, solver=TIGHT, objective="representation")
     assert not diffused.unreachable.any()
     # stage 2 of the paper (eq. 6 to 9), with the means and correlations of the fitted rows
@@ -222,7 +238,9 @@ def test_new_rows_out_of_reach_get_what_the_policy_says():
     X = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, np.nan]])
     new = np.array([[np.nan, np.nan]])
     for policy, value in {"mean": [3.0, 3.0], "zero": [0.0, 0.0], "nan": [np.nan, np.nan]}.items():
-        np.testing.assert_array_equal(pcfi.PCFI(unreachable=policy).fit(X).transform(new), [value])
+        np.testing.assert_array_equal(
+            pcfi.PCFI(unreachable=policy, objective="representation").fit(X).transform(new), [value]
+        )
 
 
 @given(problems_of_all_scales(max_channels=6), st.integers(1, 20), st.integers(0, 2), st.booleans())
@@ -231,7 +249,7 @@ def test_any_table_is_filled_with_its_known_cells_unchanged(problem, n_neighbors
     metric = "nan_euclidean" if nan_aware else "euclidean"
     imputer = pcfi.PCFI(n_neighbors, metric=metric, n_refinements=n_refinements, keep_empty_features=True)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", pcfi.UnreachableWarning)
+        warnings.simplefilter("ignore", pcfi.PcfiWarning)
         imputer.fit(X)
     for rows in (X, new) if len(new) else (X,):
         before = rows.tobytes()

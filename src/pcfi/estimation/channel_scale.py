@@ -11,12 +11,14 @@ Bounds. A filled value stays within half a range of the known values, and within
 known value is, within 0 and 1 if all known values are, between the two of a channel with two values.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from pcfi._typing import Array
+from pcfi.inputs.graphs import Graph
 from pcfi.inputs.problem import Channels, Problem, known_mask, survey
 
 PRIOR_CELLS = np.concatenate([[0.0], np.geomspace(0.01, 1000.0, 51)])  # candidates
@@ -67,8 +69,18 @@ class ChannelScale:
         values = problem.values.copy()
         with np.errstate(divide="ignore", invalid="ignore"):  # of what stands in missing cells
             values[:, self.logarithmic] = np.log(values[:, self.logarithmic])
-        mask = known_mask(problem)
-        return replace(problem, values=values, mask=mask, channels=survey(values, mask, problem.channel_name))
+        mask, build = known_mask(problem), problem.build_graph
+
+        def build_graph(features: Array) -> Graph:
+            return cast(Callable[[Array], Graph], build)(np.where(self.logarithmic, np.exp(features), features))
+
+        return replace(
+            problem,
+            values=values,
+            mask=mask,
+            channels=survey(values, mask, problem.channel_name),
+            build_graph=None if build is None else build_graph,
+        )
 
     def standardized(self, values: Array, channels: Any = slice(None)) -> Array:
         """Transformed values in standard deviations from the location."""

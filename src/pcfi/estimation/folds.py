@@ -14,7 +14,7 @@ import numpy as np
 
 from pcfi._typing import Array
 from pcfi.inputs.graphs import Graph
-from pcfi.inputs.problem import Problem, known_mask, survey
+from pcfi.inputs.problem import Problem, hide_cells, known_mask, survey
 from pcfi.stages.hops import Hops, count_hops
 
 N_PARTS = 5  # parts of the known cells, one of which a fold hides
@@ -155,7 +155,7 @@ def _fold(problem: Problem, known: Array, units: Array) -> Fold:
     kept = known.copy()
     kept[nodes, channels] = False
     truth = np.asarray(problem.values[nodes, channels], dtype=np.float64)
-    hidden = replace(problem, mask=kept, channels=survey(problem.values, kept))
+    hidden = hide_cells(problem, kept)
     return Fold(hidden, count_hops(hidden), nodes, channels, truth)
 
 

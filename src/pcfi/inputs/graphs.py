@@ -20,7 +20,8 @@ GraphLike = Any
 
 _KNOWN_TYPES = (
     "a scipy or torch sparse adjacency (N x N), an integer edge index of shape (2, E), a pair (edge_index, weights), "
-    "a table of edges, a networkx graph, a graph of PyTorch Geometric, or a graph from pcfi.prepare_graph"
+    "a table of edges, a networkx graph, a graph of PyTorch Geometric, a graph from pcfi.prepare_graph, 'knn', or a "
+    "function features -> graph"
 )
 _LARGEST_NODE = np.iinfo(np.int32).max
 
@@ -147,6 +148,11 @@ def read_graph(graph: GraphLike, n_nodes: int | None, n_nodes_origin: str, *, di
     if isinstance(graph, Graph):
         return _check_prepared(graph, n_nodes, n_nodes_origin, directed)
     return _build(*_read(graph, n_nodes, n_nodes_origin), directed)
+
+
+def is_graph(graph: object) -> bool:
+    """Whether this is a graph of a known type."""
+    return isinstance(graph, Graph) or any(recognises(graph) for recognises, _ in _READERS)
 
 
 def _read(graph: GraphLike, n_nodes: int | None, n_nodes_origin: str) -> "_Edges":

@@ -1,16 +1,17 @@
 """Features, known mask and graph -> `Problem`: checked once, here, and never again downstream."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from pcfi._typing import Array, ArrayOrTensor
-from pcfi.errors import DivergenceError, FeatureError, UnsupportedTypeError, counted
+from pcfi.errors import DivergenceError, FeatureError, ParameterError, UnsupportedTypeError, counted
 from pcfi.inputs import tensors
 from pcfi.inputs.containers import Container, Wrap, default_channel_name, open_container
-from pcfi.inputs.graphs import Graph, GraphLike, read_graph
+from pcfi.inputs.graphs import Graph, GraphLike, is_graph, read_graph
+from pcfi.inputs.knn import knn_graph
 
 CHANNELS_AT_A_TIME = 512
 SMALL = 100_000  # cells below which a thread costs more than it saves
@@ -80,6 +81,8 @@ class Problem:
         Names of the columns, if they have names.
     channel_name : callable
         What a channel is called in messages.
+    build_graph : callable or None
+        Makes the graph from features (NaN where missing), if it depends on them.
     """
 
     values: ArrayOrTensor
@@ -92,6 +95,7 @@ class Problem:
     categorical: Any = field(default_factory=lambda: slice(0))
     column_names: tuple[str, ...] = ()
     channel_name: Callable[[int], str] = default_channel_name
+    build_graph: Callable[[Array], Graph] | None = None
 
     @property
     def on_device(self) -> bool:
@@ -120,19 +124,24 @@ class Problem:
 
 def read_problem(features: Any, graph: GraphLike, known: Any = None, *, directed: bool = False) -> Problem:
     """Check `features`, `known` and `graph`, and put them into a `Problem`."""
-    tensors.check_devices(features, known, graph)
+    build = graph_function(graph)
+    tensors.check_devices(features, known, None if build else graph)
     container = open_container(features, known, graph)
     values, wrap_values = _read_features(container)
     mask = _read_known(container.known, tuple(values.shape))
     if not isinstance(values, np.ndarray):
         mask = tensors.beside(values, mask)
-    numbered = container.number_nodes(graph)
-    prepared = read_graph(numbered, len(values), f"features has {len(values)} rows", directed=directed)
     channels = survey(values, mask, container.channel_name)
+
+    def prepare(graph: GraphLike) -> Graph:
+        return read_graph(graph, len(values), f"features has {len(values)} rows", directed=directed)
+
+    build_graph = None if build is None else lambda features: prepare(build(features))
     return Problem(
         values=values,
         mask=mask,
-        graph=prepared,
+        graph=prepare(container.number_nodes(graph)) if build_graph is None else build_graph(_known(values, mask)),
+        build_graph=build_graph,
         channels=channels,
         wrap_values=wrap_values,
         wrap_cells=container.wrap_cells,
@@ -141,6 +150,15 @@ def read_problem(features: Any, graph: GraphLike, known: Any = None, *, directed
         column_names=container.column_names,
         channel_name=container.channel_name,
     )
+
+
+def graph_function(graph: GraphLike) -> Callable[[Array], GraphLike] | None:
+    """The function that makes the graph from the features, if the caller passed one or "knn"; else None."""
+    if isinstance(graph, str):
+        if graph != "knn":
+            raise ParameterError(f"graph is the text {graph!r}: pass a graph, 'knn', or a function features -> graph")
+        return knn_graph
+    return graph if callable(graph) and not is_graph(graph) else None
 
 
 def _read_features(container: Container) -> tuple[Array, Wrap]:
@@ -207,6 +225,22 @@ def _read_known(known: Any, shape: tuple[int, ...]) -> Array:
         )
         raise FeatureError(f"known has shape {tuple(mask.shape)}, but features has shape {shape}: {advice}")
     return mask if tensors.is_tensor(mask) else np.ascontiguousarray(mask)
+
+
+def hide_cells(problem: Problem, known: Array) -> Problem:
+    """The problem with fewer known cells; a graph that is made from the features is made anew without the others."""
+    hidden = replace(problem, mask=known, channels=survey(problem.values, known))
+    if problem.build_graph is None:
+        return hidden
+    return replace(hidden, graph=problem.build_graph(_known(problem.values, known)))
+
+
+def _known(values: ArrayOrTensor, mask: ArrayOrTensor) -> Array:
+    """A copy of the values with NaN where they are missing."""
+    array = np.array(values if isinstance(values, np.ndarray) else tensors.to_array(values, "features"))
+    if len(mask):
+        array[~(mask if isinstance(mask, np.ndarray) else tensors.to_array(mask, "known"))] = np.nan
+    return array
 
 
 def known_mask(problem: Problem) -> Array:

@@ -1,10 +1,10 @@
 """scikit-learn: `PCFI`, a transformer that fills a table using a graph of its rows, passed or built by similarity."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, cast
 
 import numpy as np
@@ -12,12 +12,12 @@ import numpy as np
 from pcfi._typing import Array
 from pcfi.backends import backend_for
 from pcfi.errors import GraphError, ParameterError, PcfiWarning
-from pcfi.estimation import Resolved, Tuning
+from pcfi.estimation import ColumnReports, Resolved, Tuning
 from pcfi.imputation import impute
 from pcfi.inputs.graphs import Graph, prepare_graph
+from pcfi.inputs.knn import RowSearch, link, local_scale
 from pcfi.inputs.node_tables import number_nodes
 from pcfi.inputs.problem import read_problem
-from pcfi.integrations.knn import RowSearch, link, local_scale
 from pcfi.integrations.new_nodes import SettledNodes
 from pcfi.optional import load
 from pcfi.pipeline import run_stages
@@ -57,12 +57,12 @@ class PCFI(TransformerMixin, BaseEstimator):
     n_refinements : int, default=1
         Number of further searches for similar rows, each among the rows filled so far.
     alpha : float or "auto", default="auto"
-        Confidence in a value falls by this factor with every hop, see `pcfi.impute`. "auto" tunes it and calibrates
-        values if a graph is passed. Without one it is 0.5: the graph of similar rows is built from the very cells that
-        tuning would hide, so tuned values would be too optimistic.
+        Confidence in a value falls by this factor with every hop, see `pcfi.impute`.
     beta : float or "auto", default="auto"
-        Strength of the exchange between columns (stage 2). "auto" tunes it if a graph is passed and is 0 otherwise,
-        which is safe for any number of columns; with about ten columns 0.01 may be slightly better.
+        Strength of the exchange between columns (stage 2), see `pcfi.impute`.
+    objective : {"values", "representation"}, default="values"
+        See `pcfi.impute`. For values, known cells are hidden to learn from; the graph of similar rows is then searched
+        anew without them, so that errors and intervals hold for missing cells.
     solver : FixedSteps or UntilSettled, default=None
         None: `UntilSettled()`.
     standardize : bool, default=True
@@ -71,6 +71,8 @@ class PCFI(TransformerMixin, BaseEstimator):
         Value of a cell that no known cell of its column can reach.
     directed : bool, default=False
         Whether values flow only along the edges of a graph that is passed.
+    missing_values : number, default=nan
+        What missing cells hold, besides NaN.
     add_indicator : bool, default=False
         Whether to append indicator columns of missing cells, as scikit-learn's imputers do.
     keep_empty_features : bool, default=False
@@ -81,7 +83,11 @@ class PCFI(TransformerMixin, BaseEstimator):
     alpha_, beta_ : float
         The parameters used.
     tuning_ : Tuning or None
-        The result of tuning, if there was any.
+        What was learned from hidden cells; None for a representation with numbers for alpha and beta.
+    columns_ : ColumnReports
+        What explains each column, with its error on hidden cells, see `pcfi.Imputation.columns`.
+    expected_error_ : ndarray of shape (n_rows, n_columns kept) or None
+        Absolute error to expect of each cell of the fitted rows; None for a representation.
     confidence_, hops_ : ndarray of shape (n_rows, n_columns kept)
         Confidence and hops of the fitted rows; see `pcfi.Imputation`.
     n_iter_ : int
@@ -104,7 +110,7 @@ class PCFI(TransformerMixin, BaseEstimator):
     --------
     >>> import numpy as np, pcfi
     >>> X = [[1.0, 2.0], [1.1, np.nan], [8.0, 9.0], [np.nan, 9.2]]
-    >>> pcfi.PCFI(n_neighbors=1).fit_transform(X)
+    >>> pcfi.PCFI(n_neighbors=1, objective="representation").fit_transform(X)
     array([[1. , 2. ],
            [1.1, 2. ],
            [8. , 9. ],
@@ -119,10 +125,12 @@ class PCFI(TransformerMixin, BaseEstimator):
         n_refinements: int = 1,
         alpha: float | str = "auto",
         beta: float | str = "auto",
+        objective: str = "values",
         solver: Solver | None = None,
         standardize: bool = True,
         unreachable: str = "mean",
         directed: bool = False,
+        missing_values: Any = np.nan,
         add_indicator: bool = False,
         keep_empty_features: bool = False,
     ) -> None:
@@ -131,10 +139,12 @@ class PCFI(TransformerMixin, BaseEstimator):
         self.n_refinements = n_refinements
         self.alpha = alpha
         self.beta = beta
+        self.objective = objective
         self.solver = solver
         self.standardize = standardize
         self.unreachable = unreachable
         self.directed = directed
+        self.missing_values = missing_values
         self.add_indicator = add_indicator
         self.keep_empty_features = keep_empty_features
 
@@ -156,25 +166,27 @@ class PCFI(TransformerMixin, BaseEstimator):
         """
         self._check_parameters()
         graph = number_nodes(X, graph)
-        X = validate_data(self, X, dtype=FLOAT_DTYPES, ensure_all_finite="allow-nan")
+        X = self._read(X)
         self.indicator_ = MissingIndicator(error_on_new=False).fit(X) if self.add_indicator else None
         self._kept = np.full(X.shape[1], True) if self.keep_empty_features else ~np.isnan(X).all(axis=0)
         self._fitted_rows = X.copy()
         features = X[:, self._kept]
-        self._search = RowSearch.fit(features, self.metric)
-        self._scales: Array | None = None
-        self.graph_ = self._build_graph(features) if graph is None else self._prepare(graph, len(X))
-        self.alpha_, self.beta_ = _resolve_auto(self.alpha, DEFAULT_ALPHA), _resolve_auto(self.beta, 0.0)
+        if graph is None:
+            self.graph_, self._search, self._scales = self._link_rows(features)
+        else:
+            self.graph_, self._search, self._scales = self._prepare(graph, len(X)), RowSearch.fit(features), None
+        self._result: Imputation | None = None
         self.tuning_: Tuning | None = None
         if features.shape[1] == 0:
+            self.alpha_, self.beta_ = _resolve_auto(self.alpha, DEFAULT_ALPHA), _resolve_auto(self.beta, 0.0)
             self._values, self.confidence_, self.hops_, self.n_iter_ = features, features, features.astype(np.int32), 0
+            self.columns_, self.expected_error_ = ColumnReports(), features
             return self
-        alpha, beta = (self.alpha_, self.beta_) if graph is None else (self.alpha, self.beta)
-        objective = "representation" if graph is None else "values"
-        result = self._impute(features, self.graph_, alpha, beta, objective)
-        self._values, self.n_iter_ = result.values, result.steps
-        self.confidence_, self.hops_ = result.confidence, result.hops
+        result = self._impute(features, self.graph_ if graph is not None else self._graph_function(features))
+        self._result, self._values, self.n_iter_ = result, result.values, result.steps
+        self.confidence_, self.hops_, self.expected_error_ = result.confidence, result.hops, result.expected_error
         self.alpha_, self.beta_, self.tuning_ = result.alpha, result.beta, result.tuning
+        self.columns_ = result.columns
         resolved = Resolved(self._settings(result), result.tuning)
         problem = read_problem(features, self.graph_)
         prepared = problem if resolved.model is None else resolved.model.prepare(problem)
@@ -201,7 +213,7 @@ class PCFI(TransformerMixin, BaseEstimator):
         ndarray, or the container that `set_output` sets
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=FLOAT_DTYPES, ensure_all_finite="allow-nan", reset=False)
+        X = self._read(X, reset=False)
         if np.array_equal(X, self._fitted_rows, equal_nan=True):
             filled = self._values.astype(X.dtype)
         else:
@@ -231,18 +243,32 @@ class PCFI(TransformerMixin, BaseEstimator):
             if not isinstance(value, Integral) or isinstance(value, bool) or value < minimum:
                 raise ParameterError(f"{name} must be a whole number of at least {minimum}, got {value!r}")
 
-    def _impute(self, features: Array, graph: Graph, alpha: Any, beta: Any, objective: str) -> Imputation:
+    def _read(self, X: Any, *, reset: bool = True) -> Array:  # noqa: N803
+        """Check the rows, and put NaN into missing cells."""
+        X = validate_data(self, X, dtype=FLOAT_DTYPES, ensure_all_finite="allow-nan", reset=reset)
+        is_nan = isinstance(self.missing_values, Real) and np.isnan(float(self.missing_values))
+        return X if is_nan else np.where(self.missing_values == X, np.nan, X).astype(X.dtype)
+
+    def _impute(self, features: Array, graph: Any) -> Imputation:
+        is_auto = self.objective == "representation" and callable(graph)  # no rule is known for graphs of similar rows
         return impute(
             features,
-            graph,
-            alpha=alpha,
-            beta=beta,
-            objective=objective,
+            self.graph_ if is_auto else graph,
+            alpha=_resolve_auto(self.alpha, DEFAULT_ALPHA) if is_auto else self.alpha,
+            beta=_resolve_auto(self.beta, 0.0) if is_auto else self.beta,
+            objective=self.objective,
             solver=UntilSettled() if self.solver is None else self.solver,
             standardize=self.standardize,
             unreachable=self.unreachable,
-            directed=graph.directed,
+            directed=self.graph_.directed,
         )
+
+    def interval(self, coverage: float = 0.9) -> tuple[Array, Array]:
+        """Return the lowest and the highest value of each cell of the fitted rows, see `pcfi.Imputation.interval`."""
+        check_is_fitted(self)
+        if self._result is None:
+            return self._values, self._values
+        return self._result.interval(coverage)
 
     def _prepare(self, graph: Any, n_rows: int) -> Graph:
         try:
@@ -253,23 +279,28 @@ class PCFI(TransformerMixin, BaseEstimator):
                 "hide cells instead, or pass no graph.)"
             ) from None
 
-    def _build_graph(self, features: Array) -> Graph:
-        """Build the graph of similar rows; each refinement searches among rows filled with the previous graph."""
-        n_rows = len(features)
+    def _graph_function(self, features: Array) -> Callable[[Array], Graph]:
+        """Return the function that links rows; it does not search the fitted rows again."""
+
+        def link_rows(table: Array) -> Graph:
+            same = np.array_equal(table, features, equal_nan=True)
+            return self.graph_ if same else self._link_rows(table)[0]
+
+        return link_rows
+
+    def _link_rows(self, features: Array) -> tuple[Graph, RowSearch, Array | None]:
+        """Return the graph of similar rows; each refinement searches among rows filled with the previous graph."""
+        n_rows, search = len(features), RowSearch.fit(features, self.metric)
         if n_rows == 1 or features.shape[1] == 0:
-            return prepare_graph(np.empty((2, 0), dtype=np.int64), n_rows)
-        neighbors = self._search.search(self.n_neighbors)
+            return prepare_graph(np.empty((2, 0), dtype=np.int64), n_rows), search, None
+        neighbors = search.search(self.n_neighbors)
         for _ in range(self.n_refinements if np.isnan(features).any() else 0):
-            graph = self._link_fitted(*neighbors)
             with _suppress_warnings():
                 alpha = _resolve_auto(self.alpha, DEFAULT_ALPHA)
+                graph = _graph_of(*neighbors)
                 filled = impute(features, graph, alpha=alpha, beta=0.0, objective="representation").values
-            neighbors = self._search.search_filled(self.n_neighbors, np.asarray(filled))
-        return self._link_fitted(*neighbors)
-
-    def _link_fitted(self, nearest: Array, distances: Array) -> Graph:
-        self._scales = local_scale(distances)
-        return prepare_graph(self._link_new(nearest, distances), len(nearest))
+            neighbors = search.search_filled(self.n_neighbors, np.asarray(filled))
+        return _graph_of(*neighbors), search, local_scale(neighbors[1])
 
     def _link_new(self, nearest: Array, distances: Array) -> Any:
         return link(nearest, distances, self._scales, len(self._fitted_rows))
@@ -295,6 +326,10 @@ class PCFI(TransformerMixin, BaseEstimator):
             filled = np.nan_to_num(self._settled.fill(features, self._link_new(*neighbors)))
             neighbors = self._search.search_filled(self.n_neighbors, self._values, features, filled)
         return self._settled.fill(features, self._link_new(*neighbors))
+
+
+def _graph_of(nearest: Array, distances: Array) -> Graph:
+    return prepare_graph(link(nearest, distances, local_scale(distances), len(nearest)), len(nearest))
 
 
 def _resolve_auto(value: Any, default: float) -> Any:

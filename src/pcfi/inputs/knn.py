@@ -1,4 +1,4 @@
-"""Rows of a table with missing cells -> the graph that links each row to its most similar rows.
+"""`knn_graph`: rows of a table with missing cells -> the graph that links each row to its most similar rows.
 
 Columns are measured in units of their spread. The distance of two rows is taken over the columns that both know, scaled
 up to all columns (NaN-aware Euclidean distance). An edge of length d between i and j has the weight
@@ -11,11 +11,13 @@ filled rows and keeps the nearest by the NaN-aware distance.
 """
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from pcfi._typing import Array
+from pcfi.errors import FeatureError, ParameterError
 from pcfi.optional import load
 
 MAX_EXACT_ROWS = 5_000
@@ -23,6 +25,43 @@ MIN_APPROXIMATE_ROWS = 100_000  # below, the compilation of pynndescent takes lo
 CHUNK_CELLS = 1 << 24  # entries of one block of the distance matrix
 FAR = np.float32(1e30)
 MIN_WEIGHT = 1e-6  # so that no edge is lost to underflow
+
+
+def knn_graph(features: Any, n_neighbors: int = 15) -> Any:
+    """Return a graph that links each row to its most similar rows, as a sparse matrix of similarities.
+
+    `impute(features, "knn")` calls it, and calls it anew whenever it hides known cells to learn from, so that errors
+    and intervals hold for missing cells. For another number of neighbours pass a function:
+    `impute(features, lambda table: pcfi.knn_graph(table, 30))`.
+
+    Parameters
+    ----------
+    features : array of shape (n_rows, n_columns)
+        NaN is missing. Columns are compared in units of their spread, rows by the columns that both know.
+    n_neighbors : int, default=15
+        Number of similar rows that a row is linked to.
+
+    Returns
+    -------
+    scipy.sparse.csr_array of shape (n_rows, n_rows)
+
+    Examples
+    --------
+    >>> import numpy as np, pcfi
+    >>> pcfi.knn_graph(np.array([[1.0, 2.0], [1.1, np.nan], [8.0, 9.0]]), n_neighbors=1).nonzero()[1]
+    array([1, 0, 0], dtype=int32)
+    """
+    features = np.asarray(features, dtype=np.float64)
+    if isinstance(n_neighbors, bool) or not isinstance(n_neighbors, Integral) or n_neighbors < 1:
+        raise ParameterError(f"must be a whole number of at least 1, got {n_neighbors!r}", parameter="n_neighbors")
+    if features.ndim != 2:
+        raise FeatureError(f"features must be 2-D (rows x columns), got shape {features.shape}")
+    if len(features) < 2 or features.shape[1] == 0:
+        from scipy import sparse
+
+        return sparse.csr_array((len(features), len(features)))
+    nearest, distances = RowSearch.fit(features).search(int(n_neighbors))
+    return link(nearest, distances, local_scale(distances), len(features))
 
 
 @dataclass(frozen=True, eq=False)
