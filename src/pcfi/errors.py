@@ -138,6 +138,10 @@ class TuningWarning(PcfiWarning):
     """There are too few known cells to tune parameters, so the documented defaults were used."""
 
 
+class GraphWarning(PcfiWarning):
+    """The graph was probably made from the features, so that errors and intervals are too optimistic."""
+
+
 def counted(number: int, noun: str) -> str:
     """A number with its noun: "1 channel", "2,000 channels"."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -9,9 +9,10 @@ import numpy as np
 
 from pcfi._typing import Array
 from pcfi.backends import backend_for
-from pcfi.errors import ParameterError, PcfiWarning, ScaleWarning, TuningWarning
+from pcfi.errors import GraphWarning, ParameterError, PcfiWarning, ScaleWarning, TuningWarning
 from pcfi.estimation import Resolved, resolve
 from pcfi.estimation.column_reports import column_names
+from pcfi.estimation.graph_origin import MIN_SHARE, share_of_similar_rows
 from pcfi.estimation.resolution import on_host
 from pcfi.inputs import tensors
 from pcfi.inputs.columns import shortened
@@ -59,7 +60,9 @@ def impute(
         (`pcfi.frames.impute` has the details). NaN (in a table, null too) is missing unless `known` is given. Tensors
         come back as tensors, detached, on their device; those on the CPU are read without a copy.
     graph : sparse adjacency, (2, E) edge index, (edge_index, weights), edge table, networkx graph, PyG Data, or Graph
-        See `prepare_graph`. An edge table or a networkx graph names the nodes of a node table by their ids.
+        See `prepare_graph`. An edge table or a networkx graph names the nodes of a node table by their ids. Without a
+        graph of your own: "knn", which links each row to similar ones (`knn_graph`), or a function that makes a graph
+        from the channels as an array, NaN where missing. It is called anew whenever known cells are hidden.
     method : {"pcfi", "fp", "neighbors", "mean", "zero", "auto"}, default="pcfi"
         PCFI; Feature Propagation; the mean of the known neighbours (the channel's mean where there is none); the
         channel's mean; zero; or the one of the first four that fills hidden known cells best. With "representation",
@@ -172,7 +175,7 @@ def _report(problem: Problem, resolved: Resolved, filled: Filled) -> tuple[Imput
         notices.append(
             TuningWarning(f"values are halfway between the graph's estimate and the column's mean: {tuning.note}")
         )
-    notices += _scale_warnings(problem, settings, filled)
+    notices += _scale_warnings(problem, settings, filled) + _graph_warnings(resolved, problem)
     is_pcfi = settings.method == "pcfi"
     result = Imputation(
         values=problem.wrap_values(filled.values),
@@ -198,12 +201,29 @@ def _report(problem: Problem, resolved: Resolved, filled: Filled) -> tuple[Imput
             wrap=problem.wrap_cells,
             first_channels=problem.first_channels,
             categorical=problem.categorical,
+            columns=problem.columns,
+            wrap_categories=problem.wrap_categories,
             graph=problem.graph,
             model=resolved.model,
         ),
         parameters=_parameters(settings),
     )
     return result, notices
+
+
+def _graph_warnings(resolved: Resolved, problem: Problem) -> list[PcfiWarning]:
+    """A warning if the graph was probably made from the features."""
+    if resolved.model is None or not problem.n_missing or problem.build_graph is not None:
+        return []
+    share = share_of_similar_rows(on_host(problem))
+    if not share > MIN_SHARE:
+        return []
+    text = (
+        f"{share:.0%} of the neighbours in the graph, beyond chance, are the most similar rows of this very table, so "
+        "it was probably made from it, and errors and intervals are too small. Pass the function that makes the graph "
+        "instead of the graph, or graph='knn': it is made anew whenever cells are hidden"
+    )
+    return [GraphWarning(text)]
 
 
 def _parameters(settings: Settings) -> dict[str, Any]:

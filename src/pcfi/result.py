@@ -37,6 +37,10 @@ class CellInfo:
         Puts a table of the shape of `filled` into the caller's container.
     first_channels, categorical : index of channels
         As in `Problem`.
+    columns : ndarray of int
+        Number of the column that each channel belongs to.
+    wrap_categories : callable or None
+        As in `Problem`.
     graph : Graph
     model : ValueModel or None
         The model that estimated the values, if one did.
@@ -49,6 +53,8 @@ class CellInfo:
     wrap: Callable[[Any], Any]
     first_channels: Any
     categorical: Any
+    columns: Array
+    wrap_categories: Callable[[int, Array], Any] | None
     graph: Graph
     model: ValueModel | None
 
@@ -208,6 +214,27 @@ class Imputation:
         half[:, cells.categorical] = np.nan
         low, high = cells.model.intervals(cells.host_values, cells.host_hops, half)
         return cells.wrapped(low), cells.wrapped(high)
+
+    def probabilities(self, column: str) -> Any:
+        """Probability of each category of a column at every node, in a table with one column per category.
+
+        Calibrated on known cells that were hidden; a known cell has probability 1 for its category.
+        """
+        cells = self.cells
+        categories = {} if cells.model is None else cells.model.categories
+        numbers = {self.column_names[number]: number for number in categories}
+        if column not in numbers or cells.wrap_categories is None or cells.model is None:
+            names = shortened(list(numbers)) if numbers else "this result has none"
+            raise ParameterError(
+                f"must be a column of categories that was filled by the value model ({names}), got {column!r}",
+                parameter="column",
+            )
+        number = numbers[column]
+        channels = np.flatnonzero(cells.columns == number)
+        estimates, known = cells.host_values[:, channels], cells.host_hops.expand()[:, channels[:1]] == 0
+        shares = cells.model.scale.typical[channels]
+        calibrated = categories[number].probabilities(estimates, shares / shares.sum())
+        return cells.wrap_categories(number, np.where(known, estimates, calibrated))
 
     @property
     def columns(self) -> ColumnReports:

@@ -6,43 +6,13 @@ from scipy import sparse
 from scipy.stats import spearmanr
 
 import pcfi
+from spatial_fields import hide, neighbour_graph, rmse, smooth_field
 
 pytestmark = pytest.mark.filterwarnings("ignore::pcfi.UnreachableWarning")
 
 
-def path(n_nodes):
-    return np.arange(n_nodes - 1), np.arange(1, n_nodes)
-
-
 def path_edges(n_nodes):
-    return np.stack(path(n_nodes))
-
-
-def neighbour_graph(n_nodes, seed, n_neighbours=6):
-    from sklearn.neighbors import kneighbors_graph
-
-    points = np.random.default_rng(seed).random((n_nodes, 2))
-    graph = sparse.csr_array(kneighbors_graph(points, n_neighbours))
-    return graph.maximum(graph.T)
-
-
-def smooth_field(graph, seed, range_=0.05):
-    """A field that varies slowly over the graph, with mean 0 and variance 1."""
-    from scipy.sparse.linalg import splu
-
-    laplacian = sparse.diags_array(graph.sum(axis=1)) - graph
-    system = (laplacian + range_ * sparse.eye_array(graph.shape[0])).tocsc()
-    field = splu(system).solve(np.random.default_rng(seed).standard_normal(graph.shape[0]))
-    return (field - field.mean()) / field.std()
-
-
-def hide(truth, rate, seed):
-    missing = np.random.default_rng(seed).random(truth.shape) < rate
-    return np.where(missing, np.nan, truth), missing
-
-
-def rmse(filled, truth, missing):
-    return float(np.sqrt(np.mean((filled - truth)[missing] ** 2)))
+    return np.stack([np.arange(n_nodes - 1), np.arange(1, n_nodes)])
 
 
 def test_a_column_against_the_graph_does_not_disturb_one_that_follows_it():

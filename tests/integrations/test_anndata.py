@@ -113,7 +113,7 @@ def test_what_does_not_fit_into_memory_is_refused_before_it_is_tried(monkeypatch
     adata = anndata.AnnData(sparse.csr_matrix((3_000, 20_000), dtype=np.float32))
     adata.obsp["connectivities"] = sparse.csr_matrix((3_000, 3_000), dtype=np.float32)
     monkeypatch.setattr(memory, "_container_limit", lambda: 500_000_000)  # page cache is not in it
-    wanted = "20,000 genes of 3,000 cells would take about 0.8 GB, but only 0.5 GB of memory is available"
+    wanted = "20,000 genes of 3,000 cells would take about 1.1 GB, but only 0.5 GB of memory is available"
     with pytest.raises(pcfi.TooLargeError, match=wanted):
         pcfi.anndata.impute(adata, zeros_missing=True, alpha=0.5, beta=0.0, objective="representation")
 
@@ -171,3 +171,22 @@ def test_genes_are_filled_with_the_values_of_impute():
     paper = pcfi.impute(adata.X, adata.obsp["connectivities"], alpha=0.5, beta=0.3, objective="representation")
     np.testing.assert_array_equal(adata.layers["pcfi"], paper.values)
     assert adata.uns["pcfi"]["beta"] == 0.3
+
+
+def test_expected_errors_and_intervals_become_layers():
+    rng = np.random.default_rng(0)
+    angle = np.arange(80) / 80 * 2 * np.pi
+    truth = 5 + np.stack([np.sin(angle + shift) for shift in (0, 1, 2)], axis=1) + 0.1 * rng.standard_normal((80, 3))
+    matrix = np.where(rng.random(truth.shape) < 0.3, np.nan, truth)
+    adata = anndata.AnnData(matrix)
+    ends = np.arange(80), (np.arange(80) + 1) % 80
+    adata.obsp["connectivities"] = sparse.csr_array((np.ones(80), ends), shape=(80, 80))
+    pcfi.anndata.impute(adata, interval=0.9)
+    expected = pcfi.impute(matrix, adata.obsp["connectivities"])
+    np.testing.assert_array_equal(adata.layers["pcfi_expected_error"], expected.expected_error)
+    for layer, bound in zip(("pcfi_low", "pcfi_high"), expected.interval(0.9), strict=True):
+        np.testing.assert_array_equal(adata.layers[layer], bound)
+    some = anndata.AnnData(matrix, obsp={"connectivities": adata.obsp["connectivities"]})
+    pcfi.anndata.impute(some, genes=np.array([True, False, True]), interval=0.9)
+    assert (some.layers["pcfi_expected_error"][:, 1] == 0).all()
+    np.testing.assert_array_equal(some.layers["pcfi_low"][:, 1], matrix[:, 1])

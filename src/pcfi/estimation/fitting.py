@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pcfi._typing import Array
+from pcfi.estimation.category_probabilities import fit_probabilities
 from pcfi.estimation.cell_model import CellModel, stacking_weights
 from pcfi.estimation.channel_scale import ChannelScale, fit_channel_scale, relative_variances
 from pcfi.estimation.error_fitting import ColumnErrors, fit_errors, known_deviations
@@ -76,7 +77,13 @@ def fit_value_model(problem: Problem, settings: Settings, seed: int, bounds: Arr
     errors, column_errors = fit_errors(transformed, scale, training, hidden, estimates, of_graph)
     n_estimated = max(sum(len(part.truth) for part in estimates), 1)
     return Fitted(
-        model=ValueModel(scale=scale, cells=cells, degree=degree, errors=errors),
+        model=ValueModel(
+            scale=scale,
+            cells=cells,
+            degree=degree,
+            errors=errors,
+            categories=fit_probabilities(problem, scale, hidden, estimates),
+        ),
         candidates=candidates,
         column_errors=column_errors,
         n_hidden=sum(len(part.truth) for part in hidden),

@@ -9,11 +9,12 @@ far as their own evidence is thin.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from pcfi._typing import Array
+from pcfi.estimation.category_probabilities import CategoryCalibration
 from pcfi.estimation.cell_model import CellModel
 from pcfi.estimation.channel_scale import ChannelScale
 from pcfi.estimation.error_model import ErrorModel, cell_features
@@ -37,12 +38,14 @@ class ValueModel:
     degree : DegreeScale or None
         What features are divided by while they diffuse.
     errors : ErrorModel
+    categories : dict from the number of a column to CategoryCalibration
     """
 
     scale: ChannelScale
     cells: CellModel
     degree: DegreeScale | None
     errors: ErrorModel
+    categories: dict[int, CategoryCalibration] = field(default_factory=dict)
 
     def prepare(self, problem: Problem) -> Problem:
         """The problem that is diffused: on the scale of the model, divided by powers of the degree if that helps."""

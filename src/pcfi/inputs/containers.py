@@ -47,6 +47,8 @@ class Container:
         Those whose cells are counted: of a column of categories, which is several channels, the first.
     categorical : index of channels
         Those that are a category of a column.
+    wrap_categories : callable or None
+        Number of a column of categories and an array of one number per row and category -> a table.
     column_names : tuple of str
         Names of the columns, if they have names; a column of categories is several channels.
     channel_name : callable
@@ -60,6 +62,7 @@ class Container:
     number_nodes: Callable[[GraphLike], GraphLike] = _as_it_is
     first_channels: Any = field(default_factory=lambda: slice(None))
     categorical: Any = field(default_factory=lambda: slice(0))
+    wrap_categories: Callable[[int, Array], Any] | None = None
     column_names: tuple[str, ...] = ()
     channel_name: Callable[[int], str] = default_channel_name
 
@@ -85,6 +88,7 @@ def _read_table(table: NodeTable, known: Any) -> Container:
         number_nodes=table.number_nodes,
         first_channels=table.first_channels(),
         categorical=table.categorical(),
+        wrap_categories=table.wrap_categories,
         column_names=tuple(str(column.name) for column in table.columns),
         channel_name=table.channel_name,
     )

@@ -124,31 +124,31 @@ class RowSearch:
 
 
 def nan_aware_neighbors(rows: Array, queries: Array | None, n_neighbors: int) -> tuple[Array, Array]:
-    """Return the exact nearest rows by NaN-aware Euclidean distance, computed by matrix products in blocks.
-
-    With z = 0 in missing cells and u = 1 in known ones, the sum of (z_i - z_j)^2 over the columns that both know is
-    z_i^2 . u_j + u_i . z_j^2 - 2 z_i . z_j, and their number is u_i . u_j.
-    """
+    """Return the exact nearest rows by NaN-aware Euclidean distance, in blocks of queries."""
     left = rows if queries is None else queries
-    n_columns = rows.shape[1]
-    u = (~np.isnan(rows)).astype(np.float32)
-    z = np.nan_to_num(rows).astype(np.float32)
-    right = np.concatenate([u, z**2, z], axis=1).T.copy()
     nearest = np.empty((len(left), n_neighbors), dtype=np.int64)
     size = max(1, CHUNK_CELLS // len(rows))
     for start in range(0, len(left), size):
         part = left[start : start + size]
-        v = (~np.isnan(part)).astype(np.float32)
-        y = np.nan_to_num(part).astype(np.float32)
-        common = v @ right[:n_columns]
-        squared = np.concatenate([y**2, v, -2 * y], axis=1) @ right
-        # rows without a common column come last, and a row itself after them
-        squared = np.where(common > 0, squared / np.maximum(common, 1), FAR)
-        if queries is None:
+        squared = squared_distances(rows, part)
+        if queries is None:  # a row itself comes last, after those without a common column
             own = np.arange(len(part))
             squared[own, start + own] = np.inf
         nearest[start : start + size] = np.argpartition(squared, n_neighbors - 1, axis=1)[:, :n_neighbors]
     return _sort(nearest, _nan_aware_distances(rows, left, nearest))
+
+
+def squared_distances(rows: Array, queries: Array) -> Array:
+    """Mean of the squared differences over the columns that both know, of each query and each row; FAR without any.
+
+    With z = 0 in missing cells and u = 1 in known ones, the sum of (z_i - z_j)^2 over the columns that both know is
+    z_i^2 . u_j + u_i . z_j^2 - 2 z_i . z_j, and their number is u_i . u_j.
+    """
+    u, v = ((~np.isnan(part)).astype(np.float32) for part in (rows, queries))
+    z, y = (np.nan_to_num(part).astype(np.float32) for part in (rows, queries))
+    common = v @ u.T
+    squared = np.concatenate([y**2, v, -2 * y], axis=1) @ np.concatenate([u, z**2, z], axis=1).T
+    return np.asarray(np.where(common > 0, squared / np.maximum(common, 1), FAR))
 
 
 def _nan_aware_distances(rows: Array, queries: Array, nearest: Array) -> Array:

@@ -235,6 +235,15 @@ class NodeTable:
             )
         return frame.with_columns(*placed).to_native()
 
+    def wrap_categories(self, column: int, cells: Array) -> Any:
+        """A table of the same rows with a column of numbers for each category of a column."""
+        frame, chosen = narwhals().from_native(self.native, eager_only=True), self.columns[column]
+        series = frame.get_column(chosen.name)
+        labels = [str(series[row]) for row in np.asarray(chosen.samples).tolist()]
+        shares = [self._new(frame, label, part) for label, part in zip(labels, cells.T, strict=True)]
+        table = frame.select(chosen.name).with_columns(*shares)
+        return table.select(*labels).to_native()
+
     @staticmethod
     def _new(frame: Any, name: str, values: Array) -> Any:
         return narwhals().new_series(name, np.ascontiguousarray(values), backend=frame.implementation)

@@ -77,6 +77,8 @@ class Problem:
         Those whose cells are counted: of a column of categories, which is several channels, the first.
     categorical : index of channels
         Those that are a category of a column.
+    wrap_categories : callable or None
+        Number of a column of categories and an array of one number per row and category -> a table.
     column_names : tuple of str
         Names of the columns, if they have names.
     channel_name : callable
@@ -93,6 +95,7 @@ class Problem:
     wrap_cells: Callable[[Array], Any]
     first_channels: Any = field(default_factory=lambda: slice(None))
     categorical: Any = field(default_factory=lambda: slice(0))
+    wrap_categories: Callable[[int, Array], Any] | None = None
     column_names: tuple[str, ...] = ()
     channel_name: Callable[[int], str] = default_channel_name
     build_graph: Callable[[Array], Graph] | None = None
@@ -147,6 +150,7 @@ def read_problem(features: Any, graph: GraphLike, known: Any = None, *, directed
         wrap_cells=container.wrap_cells,
         first_channels=container.first_channels,
         categorical=container.categorical,
+        wrap_categories=container.wrap_categories,
         column_names=container.column_names,
         channel_name=container.channel_name,
     )

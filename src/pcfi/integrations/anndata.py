@@ -1,4 +1,4 @@
-"""AnnData: a matrix of cells x genes and a graph of cells -> a filled layer and a confidence layer."""
+"""AnnData: a matrix of cells x genes and a graph of cells -> a filled layer, and layers of its errors."""
 
 import warnings
 from typing import Any
@@ -31,6 +31,7 @@ def impute(
     genes: Any = None,
     zeros_missing: bool = False,
     key_added: str = "pcfi",
+    interval: float | None = None,
     copy: bool = False,
     **options: Any,
 ) -> Any:
@@ -50,8 +51,11 @@ def impute(
     zeros_missing : bool, default=False
         Whether zeros are missing (drop-outs), as NaN always is.
     key_added : str, default="pcfi"
-        Key of the results: `layers[key_added]` (other genes unchanged), `layers[key_added + "_confidence"]` (0 for
-        other genes) and `uns[key_added]` (parameters and status).
+        Key of the results: `layers[key_added]` (other genes unchanged), `layers[key_added + "_expected_error"]` (0 for
+        known values and other genes; not for a representation), `layers[key_added + "_confidence"]` (0 for other genes)
+        and `uns[key_added]` (parameters and status).
+    interval : float, default=None
+        With a coverage such as 0.9, also adds `layers[key_added + "_low"]` and `layers[key_added + "_high"]`.
     copy : bool, default=False
         Whether to return a copy with the layers, instead of adding them to `adata`.
     **options
@@ -89,7 +93,7 @@ def impute(
             stacklevel=2,
         )
     target = adata.copy() if copy else adata
-    _write(target, matrix, columns, result, key_added)
+    _write(target, matrix, columns, result, key_added, interval)
     return target if copy else None
 
 
@@ -144,10 +148,10 @@ def _gene_columns(adata: Any, genes: Any) -> Array | None:
 
 
 def _check_memory(adata: Any, matrix: Any, columns: Array | None) -> None:
-    """Raise an error if values, confidence, hops and one temporary copy of the selected genes exceed memory."""
+    """Raise an error if values, confidence, errors, hops and one temporary copy of the selected genes exceed memory."""
     n_genes = adata.n_vars if columns is None else len(columns)
     itemsize = 4 if matrix.dtype == np.float32 else 8
-    needed = adata.n_obs * n_genes * (3 * itemsize + 2)
+    needed = adata.n_obs * n_genes * (4 * itemsize + 2)
     free = available()
     if needed > free:
         raise TooLargeError(
@@ -161,14 +165,19 @@ def _dense(matrix: Any) -> Array:
     return np.asarray(matrix.toarray() if hasattr(matrix, "toarray") else matrix)
 
 
-def _write(adata: Any, matrix: Any, columns: Array | None, result: Imputation, key: str) -> None:
-    values, confidence = result.values, result.confidence
-    if columns is not None:
-        values = _with_columns(matrix, columns, values)
-        confidence = None if confidence is None else _with_columns(_zeros_like(matrix), columns, confidence)
-    adata.layers[key] = values
-    if confidence is not None:
-        adata.layers[f"{key}_confidence"] = confidence
+def _write(
+    adata: Any, matrix: Any, columns: Array | None, result: Imputation, key: str, coverage: float | None
+) -> None:
+    low, high = (None, None) if coverage is None else result.interval(coverage)
+    layers = {"": result.values, "_low": low, "_high": high}
+    for suffix, layer in layers.items():
+        if layer is not None:
+            adata.layers[key + suffix] = layer if columns is None else _with_columns(matrix, columns, layer)
+    for suffix, layer in {"_confidence": result.confidence, "_expected_error": result.expected_error}.items():
+        if layer is not None:
+            adata.layers[key + suffix] = (
+                layer if columns is None else _with_columns(_zeros_like(matrix), columns, layer)
+            )
     facts = {"method": result.method, "alpha": result.alpha, "beta": result.beta, "status": result.status}
     adata.uns[key] = {name: fact for name, fact in facts.items() if fact is not None}
 
