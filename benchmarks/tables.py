@@ -43,6 +43,8 @@ QUESTIONS = {
     "scale_workers": "Larger than memory: how much faster are two single-threaded workers than one?",
     "scale_cost": "Larger than memory: how accurate are the estimates on sizes that they were not fitted to?",
     "values": "Values of tables: how far from the truth (in standard deviations), and do 90 % intervals cover it?",
+    "values_ablation": "Which parts of the value model pay, and how much does each constant matter? (error relative to "
+    "the model as it is, 40 cases of five small tables)",
     "mixed_columns": "Does a column that follows the graph suffer from columns beside it that do not? (1,500 nodes, "
     "30 % of the cells missing)",
     "degrees": "Do values grow with the degree, and what is gained by dividing them by a power of it? (RMSE, 90 % of "
