@@ -64,7 +64,7 @@ class NodeTable:
         What becomes channels, in this order; all other columns pass through.
     ids : Ids
     rounds : bool
-        Whether integers and booleans come back as such.
+        Whether integers come back as such; booleans always do.
     has_markers : bool
         Whether missing cells may hold a marker, such as -999, instead of null or NaN.
     """
@@ -198,11 +198,11 @@ class NodeTable:
             part = filled[:, first : first + column.width]
             missing = column.missing if known is None else ~np.asarray(known)[:, first]
             if missing.any():
-                replaced.append(self._filled(frame, column, part))
+                replaced.append(self._filled(frame, column, part, missing))
             first += column.width
         return frame.with_columns(*replaced).to_native()
 
-    def _filled(self, frame: Any, column: NodeColumn, part: Array) -> Any:
+    def _filled(self, frame: Any, column: NodeColumn, part: Array, missing: Array) -> Any:
         series = frame.get_column(column.name)
         if column.samples is not None:
             rows = np.arange(len(part))
@@ -212,11 +212,11 @@ class NodeTable:
         nw, values = narwhals(), part[:, 0]
         if series.dtype.is_float():
             return self._new(frame, column.name, values).cast(series.dtype)
-        if self.rounds and np.isfinite(values).all():
-            if series.dtype == nw.Boolean:
-                return self._new(frame, column.name, values > 0.5)
-            if series.dtype.is_integer():
-                return self._new(frame, column.name, _whole(values, series)).cast(series.dtype)
+        if series.dtype == nw.Boolean:
+            chosen = missing & np.isfinite(values)
+            return self._new(frame, column.name, values > 0.5).zip_with(self._new(frame, column.name, chosen), series)
+        if self.rounds and np.isfinite(values).all() and series.dtype.is_integer():
+            return self._new(frame, column.name, _whole(values, series)).cast(series.dtype)
         return self._new(frame, column.name, values.astype(np.float64))
 
     def wrap_cells(self, cells: Array) -> Any:

@@ -162,6 +162,7 @@ def _converted(
             "exclude": list(columns.exclude),
             "categorical": list(columns.categorical),
             "missing_values": list(map(str, columns.missing_values)),
+            "decimal": columns.decimal,
         },
     )
 
