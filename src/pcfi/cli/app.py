@@ -6,6 +6,8 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from pcfi.cli import INTERRUPTED
+
 
 class Command(NamedTuple):
     """Module of a subcommand, and its line in `pcfi --help`."""
@@ -47,7 +49,11 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command to run, imported."""
         name, command, rest = super().resolve_command(ctx, args)
-        return name, command and load_command(name or ""), rest
+        try:
+            return name, command and load_command(name or ""), rest
+        except KeyboardInterrupt:  # which click would call "Aborted!"
+            typer.echo("pcfi: interrupted", err=True)
+            raise SystemExit(INTERRUPTED) from None
 
 
 def load_command(name: str) -> Any:

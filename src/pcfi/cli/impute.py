@@ -20,7 +20,7 @@ from pcfi.errors import FeatureError, FileError, ParameterError, counted
 from pcfi.estimation import ColumnReports
 from pcfi.files.atomic_output import Publication
 from pcfi.files.formats import STANDARD
-from pcfi.files.writing import write_table, write_text
+from pcfi.files.writing import check_columns, write_table, write_text
 
 MAX_COLUMNS = 20  # in the summary
 
@@ -83,6 +83,8 @@ def _fill_in_memory(session: Session, request: Request) -> Completed:
     parameters, outputs = request.parameters(), request.output.outputs()
     formats = outputs.check(parameters)
     loaded = _load(session, request)
+    if outputs.values:
+        check_columns(loaded.nodes.table.schema, outputs.values, formats["values"])
     with session.stage("impute"):
         result = pcfi.impute(loaded.table, loaded.graph, **parameters, progress=session.progress)
     with Publication() as publication:

@@ -76,8 +76,9 @@ def _read_metadata(
     budget: Budget,
     folder: Any,
 ) -> FileMetadata:
-    from pcfi.memory import available, give_back, size_in_bytes
+    from pcfi.memory import give_back, size_in_bytes
     from pcfi.outofcore.imputation import check_categories, conversion_of
+    from pcfi.system_memory import available
 
     most = size_in_bytes(budget.memory, "memory") if budget.memory else available()
     if nodes.categorical:

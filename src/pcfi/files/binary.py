@@ -186,8 +186,6 @@ def as_table(values: Array, source: InputFile) -> Any:
             f"{source.words} holds an array of shape {values.shape} and dtype {values.dtype}: features are numbers, "
             "one row per node, one column per channel"
         )
-    if values.dtype == np.float16:
-        values = values.astype(np.float32)
     if values.dtype.kind == "f" and values.dtype.itemsize > 8:
         raise FileError(f"{source.words} holds {values.dtype}, which tables cannot hold: save it as float64")
     return pa.table({f"channel_{place}": np.ascontiguousarray(column) for place, column in enumerate(values.T)})

@@ -102,7 +102,8 @@ def read_edges(path: str | InputFile, nodes: NodeFileContents, columns: EdgeColu
             return EdgeFileContents(graph=graph, by_names=file.format.name == "h5ad" and nodes.id is not None)
         if file.format.is_text:
             chosen = choose_edge_columns(header(file), columns, file.words)
-            _refuse_data_as_header(chosen.ends, nodes, file)
+            if columns.source is None and columns.target is None:
+                _refuse_data_as_header(chosen.ends, nodes, file)
             texts = read_text(file, decimal=columns.decimal)
             types = texts.types(() if nodes.id is None else chosen.ends)
             table, dialect = texts.typed(types), dialect_of(file).words({one.decimal for one in types.values()})

@@ -97,6 +97,29 @@ def _write(table: Any, file: Any, form: Format, delimiter: str) -> None:
                     write_rows(table, packed, delimiter)
 
 
+def check_columns(schema: Any, path: str, form: Format) -> None:
+    """Refuse columns that the format cannot hold, such as lists in a text file, before any work is done."""
+    import io
+
+    import pyarrow as pa
+    from pyarrow import feather, parquet
+
+    if form.is_array:
+        return
+    for field in schema:
+        table = pa.schema([field]).empty_table()
+        try:
+            if form.is_text:
+                write_rows(pa.table({field.name: pa.nulls(1, field.type)}), io.BytesIO(), ",")
+            else:
+                (parquet.write_table if form.name == "parquet" else feather.write_feather)(table, io.BytesIO())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+            raise FileError(
+                f"{path} cannot hold the column {field.name!r} of type {field.type}: write another format, such as "
+                ".parquet or .feather, or leave the column out of the node file"
+            ) from None
+
+
 def _array(table: Any) -> Any:
     """The columns of a table of numbers as one array."""
     columns = [column.to_numpy(zero_copy_only=False) for column in table.columns]

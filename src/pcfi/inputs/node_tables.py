@@ -94,6 +94,8 @@ class NodeTable:
             shares[column.missing] = np.nan
             return shares
         series = frame.get_column(column.name)
+        if column.missing.all():
+            return np.full((len(series), 1), np.nan, dtype=dtype)
         if series.dtype.is_integer():
             remedy = "leave it out with {channels}, or name it with {id} if it holds the ids"
             refuse_long_integers(series.min(), series.max(), f"the column {series.name!r}", remedy)
@@ -220,7 +222,7 @@ class NodeTable:
         return self._new(frame, column.name, values.astype(np.float64))
 
     def wrap_cells(self, cells: Array) -> Any:
-        """A table like this one, with an array of one number per cell in place of the channels.
+        """A table of the ids and the channels, with an array of one number per cell in place of the channels.
 
         A cell of a column of categories gets the number of its channels where these agree, as hops do, else NaN.
         """
@@ -233,7 +235,8 @@ class NodeTable:
             placed.append(
                 self._new(frame, column.name, part[:, 0] if agree.all() else np.where(agree, part[:, 0], np.nan))
             )
-        return frame.with_columns(*placed).to_native()
+        kept = {self.ids.column, *(column.name for column in self.columns)}
+        return frame.with_columns(*placed).select([name for name in frame.columns if name in kept]).to_native()
 
     @staticmethod
     def _new(frame: Any, name: str, values: Array) -> Any:

@@ -26,7 +26,6 @@ from pcfi.errors import (
 from pcfi.files.paths import full_path, is_address, is_scratch, place_of, remove, suffix_of
 from pcfi.inputs.columns import EdgeColumns, NodeColumns, Weight, shortened
 from pcfi.inputs.graphs import read_graph
-from pcfi.memory import available
 from pcfi.outofcore import file_names
 from pcfi.outofcore.backend import fill_run
 from pcfi.outofcore.edge_source import EdgeSource, build_columns
@@ -45,6 +44,7 @@ from pcfi.outofcore.tasks import WORD
 from pcfi.progress import compile_notice
 from pcfi.settings import Settings
 from pcfi.stages.solvers import Solver, UntilSettled
+from pcfi.system_memory import available
 
 METHODS = ("pcfi", "fp")
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -85,7 +85,7 @@ class ResultSink:
         if identity != _identity(partial):
             raise StorageError(f"{self.partial!r} was removed or replaced: run it again, to write it anew")
         publish_mode(partial, place)
-        if place.is_dir():
+        if place.is_dir() or partial.is_dir():  # what is a folder cannot be replaced at once
             remove(place)
         partial.replace(place)
 

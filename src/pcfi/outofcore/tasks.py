@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 
 from pcfi._typing import Array
+from pcfi.backends.cpu import CpuBackend
 from pcfi.errors import DivergenceError, FeatureError
 from pcfi.inputs.problem import Channels, to_half
 from pcfi.outofcore import file_names
 from pcfi.outofcore.filled_rows import FACTORS, FilledRows
 from pcfi.outofcore.folder import flush
 from pcfi.outofcore.run import ROWS_IN_CACHE, OutOfCoreRun, patterns_at_a_time
-from pcfi.pipeline.policies import refuse_divergence
+from pcfi.pipeline.policies import refuse_divergence, refuse_non_finite
 from pcfi.stages.channel_propagation import ProductPropagation, PropagationParameters, reachable_sums
 from pcfi.stages.diffusion import InfluenceProduct, diffuse
 from pcfi.stages.hops import Hops, count_hops
@@ -195,6 +196,9 @@ def write(run: OutOfCoreRun, index: int) -> Entry:
     with ExitStack() as stack:
         writers = {name: stack.enter_context(sink.range(index)) for name, sink in sinks.items()}
         for start, rows, row_hops, batch in FilledRows(run).final(index):
+            with np.errstate(all="ignore"):
+                least, most = CpuBackend().channel_ranges(rows)
+            refuse_non_finite(least, most, run.outline)
             writers["values"](start, to_half(rows) if sinks["values"].dtype == np.float16 else rows, batch)
             named = run.named(batch)
             if "confidence" in writers:
