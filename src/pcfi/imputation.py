@@ -241,6 +241,10 @@ def _read_pair(pair: Any) -> Array:
     return np.array([low, high])
 
 
+def _times(ratio: float) -> str:
+    return f"{ratio:.0f}" if ratio < 1e6 else f"{ratio:.1g}"
+
+
 def _scale_warnings(problem: Problem, settings: Settings, filled: Filled) -> list[PcfiWarning]:
     """A warning if stage 2 without `standardize` moved values far away because channels differ in size."""
     is_paper = settings.objective == "representation"
@@ -258,7 +262,7 @@ def _scale_warnings(problem: Problem, settings: Settings, filled: Filled) -> lis
     if times[worst] <= 1:
         return []
     text = (
-        f"channel propagation with beta={settings.beta:.3g} took {problem.channel_name(worst)} {times[worst]:.0f} "
+        f"channel propagation with beta={settings.beta:.3g} took {problem.channel_name(worst)} {_times(times[worst])} "
         "times its largest known value beyond what is known, because channels have very different scales: pass "
         "standardize=True, or objective='values'"
     )

@@ -1,5 +1,8 @@
 """Text files come back as they were written, numbers are read in one way or refused, and names decide, not places."""
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -91,7 +94,7 @@ def test_a_file_of_decimal_commas_comes_back_with_decimal_commas(tmp_path):
     assert "(separated by ';', decimal commas)" in said
     lines = (tmp_path / "filled.csv").read_text().splitlines()
     assert lines[:2] == ["id;x;y", "a;1,50;0,5"]
-    assert lines[2] == "b;2,0;1,0" or lines[2].startswith("b;2")
+    assert lines[2] == "b;2;1"
     assert "." not in (tmp_path / "filled.csv").read_text()
     assert (tmp_path / "c.csv").read_text().splitlines()[2] == "b;0,5;0,5"
 
@@ -99,6 +102,7 @@ def test_a_file_of_decimal_commas_comes_back_with_decimal_commas(tmp_path):
 def test_quoted_decimal_commas_are_numbers(tmp_path):
     said = impute(tmp_path, 'id,x,y\na,"1,5",2.5\nb,,\nc,"2,5",3.5\nd,"2,5",3.5\n')
     assert "2 channels (x, y)" in said
+    assert (tmp_path / "filled.csv").read_text().splitlines()[1] == 'a,"1,5",2.5'
     assert (tmp_path / "filled.csv").read_text().splitlines()[2] == "b,2,3" or '"' in said + "x"
     nodes = read_nodes(str(tmp_path / "nodes.csv"), NodeColumns())
     assert nodes.table["x"].to_pylist() == [1.5, None, 2.5, 2.5]
@@ -209,12 +213,9 @@ def test_an_unreadable_file_is_not_called_damaged(tmp_path, monkeypatch):
 
 
 def test_names_of_files_need_not_be_valid_utf8(tmp_path):
-    import os
-
     path = os.fsdecode(bytes(tmp_path) + b"/n\xff.csv")
     try:
-        with open(path, "w") as file:
-            file.write("id,x\na,1\nb,\n")
+        Path(path).write_text("id,x\na,1\nb,\n")
     except OSError:
         pytest.skip("this disk takes valid UTF-8 only")
     assert read_nodes(path, NodeColumns()).channels == ["x"]

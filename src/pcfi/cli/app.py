@@ -49,11 +49,15 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command to run, imported."""
         name, command, rest = super().resolve_command(ctx, args)
+        return name, command and load_command(name or ""), rest
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; an interruption while it is imported is told as one during its work."""
         try:
-            return name, command and load_command(name or ""), rest
-        except KeyboardInterrupt:  # which click would call "Aborted!"
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
             typer.echo("pcfi: interrupted", err=True)
-            raise SystemExit(INTERRUPTED) from None
+            raise typer.Exit(INTERRUPTED) from None
 
 
 def load_command(name: str) -> Any:

@@ -52,7 +52,7 @@ class ColumnScan:
         import pyarrow.compute as pc
 
         filled = pc.fill_null(pc.not_equal(column, ""), False)
-        values = pc.utf8_trim_whitespace(column.filter(filled))
+        values = _plain(column.filter(filled))
         before, self.n_rows, self.n_filled = self.n_rows, self.n_rows + len(column), self.n_filled + len(values)
         if not len(values):
             return
@@ -169,7 +169,7 @@ def cast_text(column: Any, kind: Any, decimal: str = ".") -> Any:
 
     if pa.types.is_string(kind):
         return column
-    column = without_markers(pc.utf8_trim_whitespace(column), TEXT_MARKERS)
+    column = _plain(without_markers(column, TEXT_MARKERS))
     return (pc.replace_substring(column, ",", ".") if decimal == "," else column).cast(kind)
 
 
@@ -180,6 +180,14 @@ def without_markers(column: Any, markers: Sequence[str]) -> Any:
 
     marked = pc.is_in(pc.utf8_trim_whitespace(column), value_set=pa.array(markers, pa.string()))
     return pc.if_else(marked, pa.scalar(None, pa.string()), column)
+
+
+def _plain(values: Any) -> Any:
+    """Values without spaces around them, and without a plus, which pyarrow does not take for a part of a number."""
+    import pyarrow.compute as pc
+
+    values = pc.utf8_trim_whitespace(values)
+    return pc.replace_substring_regex(values, r"^\+", "") if pc.any(pc.starts_with(values, "+")).as_py() else values
 
 
 def _casts(values: Any, kind: Any) -> bool:

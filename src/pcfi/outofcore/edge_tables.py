@@ -255,8 +255,7 @@ def open_table(path: str, columns: EdgeColumns, ids: Any) -> TableEdges:
         text = f"the edges are unweighted, although the column {unused!r} of the edge file holds numbers: pass weight="
         warnings.warn(f"{text}{unused!r} if these are weights, or weight=False if not", ColumnWarning, stacklevel=4)
     checked = _checked_ids(ids)
-    is_guess = table_suffix(path) != ".parquet" and columns.source is None and columns.target is None
-    if is_guess and looks_like_data(chosen.ends, lambda name: _is_id(name, checked)):
+    if table_suffix(path) != ".parquet" and looks_like_data(chosen.ends, lambda name: _is_id(name, checked)):
         raise headless(repr(path), chosen.ends)
     return TableEdges(path, chosen.ends, chosen.weight, checked, columns.unknown_ids == "drop")
 

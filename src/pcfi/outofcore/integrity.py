@@ -48,6 +48,9 @@ def _drop_gathered(run: OutOfCoreRun) -> list[str]:
         if wrong:
             damaged += wrong
             remove(folder.path / names[-1])  # the last file of a group says that all are there
+            if names[-1] == file_names.channels(CHANNELS[-1]):  # these are read through the facts about the channels
+                remove(folder.path / file_names.HOPS)
+                remove(folder.path / file_names.LAYOUT)
     return damaged
 
 
