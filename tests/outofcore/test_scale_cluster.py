@@ -179,9 +179,7 @@ def test_a_cluster_that_loses_its_last_worker_does_not_hang(tmp_path, problem, m
     with distributed.Client(scheduler_file=str(started.file), timeout="60s", set_as_default=False) as client:
         client.wait_for_workers(1, timeout=60)
         killer.start()
-        with pytest.raises(
-            scale.ClusterError, match=r"no worker for 1 s.*Start workers again.*tasks are kept in .*y.npy"
-        ):
+        with pytest.raises(scale.ClusterError, match=r"no worker for 1 s.*Start workers again.*tasks are kept in"):
             scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy", client=client, memory="2GB")
     killer.join()
     again = scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy")

@@ -173,7 +173,8 @@ class DaskRunner:
         from distributed import wait
 
         try:
-            done: set[Any] = set(wait(waiting, timeout=SECONDS_BETWEEN_LOOKS, return_when="FIRST_COMPLETED").done)
+            with self._client.as_current():
+                done: set[Any] = set(wait(waiting, timeout=SECONDS_BETWEEN_LOOKS, return_when="FIRST_COMPLETED").done)
         except TimeoutError:
             done = set()
         if done or self._client.status != "running" or self._client.nthreads():
