@@ -5,6 +5,7 @@ from pathlib import Path
 from pcfi.errors import TooLargeError
 
 MIN_CHECKED_BYTES = 1 << 25  # below, no machine runs out of memory
+MAX_DIGITS = 9  # after the point: single bytes
 
 
 def available() -> int:
@@ -49,9 +50,10 @@ def two_sizes_in_words(needed: int, there: int) -> tuple[str, str]:
     >>> two_sizes_in_words(320_000_000, 300_000_000)
     ('0.32 GB', '0.30 GB')
     """
-    unit, name = (1e9, "GB") if max(needed, there) >= 1e8 else (1e6, "MB")
-    for digits in range(int(name == "GB"), 10):
+    words = size_in_words(needed), size_in_words(there)
+    unit, name = (1e9, "GB") if needed >= 1e8 else (1e6, "MB")
+    digits = 1
+    while words[0] == words[1] and digits < MAX_DIGITS:
         words = f"{needed / unit:.{digits}f} {name}", f"{there / unit:.{digits}f} {name}"
-        if words[0] != words[1]:
-            break
+        digits += 1
     return words

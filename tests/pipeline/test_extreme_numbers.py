@@ -84,6 +84,7 @@ def test_two_sizes_are_told_apart():
     assert system_memory.two_sizes_in_words(310_000_000, 300_000_000) == ("0.31 GB", "0.30 GB")
     assert system_memory.two_sizes_in_words(3_000_000_000, 10**9) == ("3.0 GB", "1.0 GB")
     assert system_memory.two_sizes_in_words(5_100_000, 5_000_000) == ("5.1 MB", "5.0 MB")
+    assert system_memory.two_sizes_in_words(600_000_000, 10_000_000) == ("0.6 GB", "10 MB")
 
 
 # What comes back
