@@ -133,11 +133,10 @@ class Laboratory:
         return ["impute", *(self.inputs / name for name in files), *PAPER, *_placed(outputs, folder)]
 
     def learn(self, way: str) -> None:
-        for _ in range(2):  # the first compiles kernels
-            folder, begin = self.folder(), time.monotonic()
-            command = Command(self.arguments(way, folder), folder)
-            require(command.end() == 0, f"{way} fails undisturbed: {command.text()}")
-            self.seconds[way] = time.monotonic() - begin
+        folder, begin = self.folder(), time.monotonic()
+        command = Command(self.arguments(way, folder), folder)
+        require(command.end() == 0, f"{way} fails undisturbed: {command.text()}")
+        self.seconds[way] = time.monotonic() - begin
         self.expected[way] = contents(folder)
 
     def check(self, way: str, folder: Path, *, complete: bool) -> None:

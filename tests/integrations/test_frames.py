@@ -59,7 +59,7 @@ def column_names(table):
 
 
 @every_library
-def test_confidence_and_hops_are_tables_of_the_same_shape(make):
+def test_confidence_and_hops_are_tables_of_ids_and_channels(make):
     result = pcfi.frames.impute(
         make(COLUMNS),
         edges_of(make),
@@ -69,7 +69,7 @@ def test_confidence_and_hops_are_tables_of_the_same_shape(make):
         beta=0.1,
         objective="representation",
     )
-    assert result.confidence.shape == result.values.shape == (5, 5)
+    assert (result.confidence.shape, result.values.shape) == ((5, 3), (5, 5))
     assert column(result.confidence, "age") == [1.0, 0.5, 1.0, 0.5, 1.0]
     assert column(result.hops, "kids") == [0, 0, 1, 0, 0]
     assert column(result.unreachable, "age") == [False] * 5
