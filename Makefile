@@ -15,13 +15,14 @@ export PCFI_DATA ?= $(CURDIR)/.data
 DATA := .data
 endif
 
-.PHONY: help demo test test-fast fuzz check format bench docs clean
+.PHONY: help demo test test-fast fuzz torture check format bench docs clean
 
 help:
 	@echo "make demo     fill in removed images of handwritten digits; writes demo.png and demo.html"
 	@echo "make test     lint, types, layers and all tests"
 	@echo "make test-fast  tests that are not marked slow: about a minute"
 	@echo "make fuzz     property tests on random examples for SECONDS=600; prints how to repeat a failure"
+	@echo "make torture  kills, damaged files, full disks, mangled input for SECONDS=600; prints its seed (SEED=1 repeats)"
 	@echo "make check    lint, types and layers only"
 	@echo "make format   format the code"
 	@echo "make docs     draw the pictures and run the examples of the documentation again"
@@ -56,6 +57,9 @@ test-fast: $(READY)
 SECONDS ?= 600
 fuzz: $(READY)
 	$(BIN)/python tests/helpers/fuzz.py --seconds $(SECONDS)
+
+torture: $(READY)
+	PYTHONPATH=tests/helpers $(BIN)/python tests/helpers/torture.py --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

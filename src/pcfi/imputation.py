@@ -20,7 +20,7 @@ from pcfi.inputs.graphs import GraphLike
 from pcfi.inputs.problem import Problem, read_problem
 from pcfi.memory import refuse_if_too_large
 from pcfi.pipeline import Filled, fill, propagation_of
-from pcfi.pipeline.policies import check_policies, has_converged, status_of, usual_warnings
+from pcfi.pipeline.policies import check_policies, has_converged, refuse_non_finite, status_of, usual_warnings
 from pcfi.progress import compile_notice
 from pcfi.result import CellInfo, Imputation
 from pcfi.settings import Settings
@@ -151,11 +151,13 @@ def complete(problem: Problem, settings: Settings, bounds: Array | None = None) 
     """Fill a checked problem: estimate what is "auto", run the pipeline; also returns the warnings for the caller."""
     check_policies(problem, settings)
     refuse_if_too_large(problem, settings)
-    with compile_notice(show=settings.progress):
+    # what overflows is refused below, in words
+    with compile_notice(show=settings.progress), np.errstate(all="ignore"):
         resolved = resolve(problem, settings, bounds)
         on_device = problem.on_device and resolved.model is not None
         at_home = on_host(problem) if on_device else problem
         filled = fill(at_home, resolved.settings, backend_for(at_home), resolved.model)
+        refuse_non_finite(*backend_for(at_home).channel_ranges(filled.values), at_home)
         if on_device:
             filled = replace(filled, values=tensors.beside(problem.values, filled.values).to(problem.values.dtype))
     return _report(problem, resolved, filled)
@@ -259,6 +261,10 @@ def _read_pair(pair: Any) -> Array:
     return np.array([low, high])
 
 
+def _times(ratio: float) -> str:
+    return f"{ratio:.0f}" if ratio < 1e6 else f"{ratio:.1g}"
+
+
 def _scale_warnings(problem: Problem, settings: Settings, filled: Filled) -> list[PcfiWarning]:
     """A warning if stage 2 without `standardize` moved values far away because channels differ in size."""
     is_paper = settings.objective == "representation"
@@ -276,7 +282,7 @@ def _scale_warnings(problem: Problem, settings: Settings, filled: Filled) -> lis
     if times[worst] <= 1:
         return []
     text = (
-        f"channel propagation with beta={settings.beta:.3g} took {problem.channel_name(worst)} {times[worst]:.0f} "
+        f"channel propagation with beta={settings.beta:.3g} took {problem.channel_name(worst)} {_times(times[worst])} "
         "times its largest known value beyond what is known, because channels have very different scales: pass "
         "standardize=True, or objective='values'"
     )

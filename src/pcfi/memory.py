@@ -8,7 +8,6 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from numbers import Real
-from pathlib import Path
 
 import numpy as np
 
@@ -19,9 +18,9 @@ from pcfi.pipeline import propagation_of
 from pcfi.settings import Settings
 from pcfi.stages.diffusion.definition import MIN_CHANNELS_PER_SOURCE, needs_float64, varying_channels
 from pcfi.stages.solvers import UntilSettled
+from pcfi.system_memory import MIN_CHECKED_BYTES, available, size_in_words, two_sizes_in_words
 
 MAX_SHARE_OF_AVAILABLE = 0.7  # of the available memory, that filling takes unless told otherwise: others need some
-MIN_CHECKED_BYTES = 1 << 25  # below, no machine runs out of memory
 SUMS_IN_MEMORY = 2  # channels x channels arrays of stage 2 alive at a time: the scatter matrix, and a part of it
 
 # what tuning keeps of a hidden cell (place, truth, hops, mean and unit, and what each alpha filled in), and what it
@@ -184,27 +183,6 @@ def _tuning_bytes(problem: Problem, working: int) -> int:
     return int(CELL_BYTES * n_hidden + max(dividing, trying) + training)
 
 
-def available() -> int:
-    """Bytes that can still be allocated, within the limit of the container if there is one."""
-    limit = _container_limit()
-    return _system_available() if limit is None else min(_system_available(), limit)
-
-
-def _system_available() -> int:
-    import psutil
-
-    return int(psutil.virtual_memory().available)
-
-
-def _container_limit() -> int | None:
-    """Bytes left within the limit of the control group; None if there is no limit."""
-    group = Path("/sys/fs/cgroup")
-    try:
-        return int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
-    except (OSError, ValueError):  # no such file, or "max"
-        return None
-
-
 def private_memory() -> int:
     """Bytes of memory that are this process's own: resident, and not shared with a file or another process."""
     import psutil
@@ -225,10 +203,11 @@ def refuse_if_too_large(problem: Problem, settings: Settings) -> None:
         return
     n_nodes, n_channels = problem.values.shape
     advice = "store the features as float32, or " if problem.values.itemsize == 8 else ""
+    total, left = two_sizes_in_words(needed.total, there)
     raise TooLargeError(
-        f"filling {n_nodes:,} nodes x {n_channels:,} channels needs about {size_in_words(needed.total)} "
+        f"filling {n_nodes:,} nodes x {n_channels:,} channels needs about {total} "
         f"({size_in_words(needed.values)} values, {size_in_words(needed.hops)} hops, "
-        f"{size_in_words(needed.working)} to work in), but only {size_in_words(there)} of memory is available",
+        f"{size_in_words(needed.working)} to work in), but only {left} of memory is available",
         remedy=f"{advice}fill it from files within a memory budget, with pcfi.scale.impute in Python or --memory on "
         "the command line (docs/scale.md)",
     )
@@ -258,8 +237,3 @@ def size_in_bytes(size: object, name: str) -> int:
     if n_bytes < 1:
         raise ParameterError(f"must be at least one byte, got {size!r}", parameter=name)
     return n_bytes
-
-
-def size_in_words(n_bytes: int) -> str:
-    """A number of bytes as people say it."""
-    return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e8 else f"{n_bytes / 1e6:.0f} MB"

@@ -120,7 +120,7 @@ def test_hops_of_unreachable_cells_are_null(files):
 
 def test_columns_categories_and_whole_numbers(tmp_path):
     (tmp_path / "n.csv").write_text("node,kind,n,x\na,red,1,1.0\nb,,?,2.0\nc,red,2,-999\nd,blue,7,1.5\n")
-    (tmp_path / "e.csv").write_text("a,b\na,b\nb,c\nc,d\nx,a\n")
+    (tmp_path / "e.csv").write_text("source,target\na,b\nb,c\nc,d\nx,a\n")
     options = [
         "--categorical",
         "kind",

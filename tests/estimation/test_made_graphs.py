@@ -8,7 +8,6 @@ from scipy import sparse
 import pcfi
 from spatial_fields import hide, neighbour_graph, rmse, smooth_field
 
-
 pytestmark = pytest.mark.filterwarnings("ignore::pcfi.UnreachableWarning")
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import psutil
 import pytest
 
-from pcfi import memory
+from pcfi import system_memory
 from pcfi.errors import ParameterError
 from pcfi.experiments.run import Run
 from pcfi.experiments.runs.pool import Resources, WorkerError, run_all
@@ -113,10 +113,10 @@ def test_resources_are_checked(wrong):
 
 
 def test_processes_share_what_the_container_leaves(monkeypatch):
-    monkeypatch.setattr(memory, "_container_limit", lambda: 100 * 2**20)
+    monkeypatch.setattr(system_memory, "_container_limit", lambda: 100 * 2**20)
     assert Resources(jobs=2).limit_mb == pytest.approx(45)
-    monkeypatch.setattr(memory, "_container_limit", lambda: None)
-    monkeypatch.setattr(memory, "_system_available", lambda: 200 * 2**20)
+    monkeypatch.setattr(system_memory, "_container_limit", lambda: None)
+    monkeypatch.setattr(system_memory, "_system_available", lambda: 200 * 2**20)
     assert Resources(jobs=2).limit_mb == pytest.approx(90)
 
 

@@ -130,8 +130,8 @@ def test_the_id_column_is_chosen_by_rule(tmp_path, columns, wanted, chosen, suff
         (["weight", "target", "source"], ("source", "target", "weight")),
         (["From", "To"], ("From", "To", None)),
         (["src", "dst", "kind", "w"], ("src", "dst", "w")),
-        (["a", "b"], ("a", "b", None)),
-        (["a", "b", "number"], ("a", "b", None)),
+        (["begin", "end"], ("begin", "end", None)),
+        (["begin", "end", "number"], ("begin", "end", None)),
     ],
 )
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])

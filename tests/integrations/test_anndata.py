@@ -10,7 +10,7 @@ import pytest
 from scipy import sparse
 
 import pcfi
-from pcfi import memory
+from pcfi import system_memory
 
 
 def cells(kind=np.asarray, seed=0):
@@ -112,7 +112,7 @@ def test_what_is_added_can_be_written_to_a_file(tmp_path):
 def test_what_does_not_fit_into_memory_is_refused_before_it_is_tried(monkeypatch):
     adata = anndata.AnnData(sparse.csr_matrix((3_000, 20_000), dtype=np.float32))
     adata.obsp["connectivities"] = sparse.csr_matrix((3_000, 3_000), dtype=np.float32)
-    monkeypatch.setattr(memory, "_container_limit", lambda: 500_000_000)  # page cache is not in it
+    monkeypatch.setattr(system_memory, "_container_limit", lambda: 500_000_000)  # page cache is not in it
     wanted = "20,000 genes of 3,000 cells would take about 1.1 GB, but only 0.5 GB of memory is available"
     with pytest.raises(pcfi.TooLargeError, match=wanted):
         pcfi.anndata.impute(adata, zeros_missing=True, alpha=0.5, beta=0.0, objective="representation")

@@ -158,6 +158,35 @@ def test_errors_of_tasks_and_workers_without_memory_are_clear_and_finished_tasks
     )
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_cluster_that_loses_its_last_worker_does_not_hang(tmp_path, problem, monkeypatch, request):
+    from pcfi.outofcore import runners
+
+    monkeypatch.setattr(runners, "MAX_SECONDS_WITHOUT_WORKERS", 1)
+    monkeypatch.setattr(runners, "SECONDS_BETWEEN_LOOKS", 0.2)
+    started = Cluster(tmp_path)
+    request.addfinalizer(started.stop)
+    started.add_worker("--no-nanny")
+    journal = tmp_path / "y.npy.work" / "journal"
+
+    def kill_the_worker() -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not any(journal.glob("survey-*")):
+            time.sleep(0.001)
+        started.workers[0].kill()
+
+    killer = threading.Thread(target=kill_the_worker)
+    with distributed.Client(scheduler_file=str(started.file), timeout="60s", set_as_default=False) as client:
+        client.wait_for_workers(1, timeout=60)
+        killer.start()
+        with pytest.raises(scale.ClusterError, match=r"no worker for 1 s.*Start workers again.*tasks are kept in"):
+            scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy", client=client, memory="2GB")
+    killer.join()
+    again = scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy")
+    alone = scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "alone.npy")
+    np.testing.assert_array_equal(again.open(), alone.open())
+
+
 def test_a_cluster_that_is_not_there_is_a_clear_error(tmp_path, problem, monkeypatch):
     from pcfi.outofcore import runners
 

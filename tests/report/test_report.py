@@ -14,6 +14,7 @@ from pcfi.errors import FileError
 from pcfi.report.column_table import column_table
 from pcfi.report.evaluation_facts import evaluation_facts, method_errors
 from pcfi.report.facts import Facts
+from pcfi.report.graph_drawing import MAX_NODES, _within_reach, lay_out_graph
 from pcfi.report.html_page import render_page
 from pcfi.report.imputation_charts import make_charts
 from pcfi.report.imputation_facts import FilledChannels, RunDetails, collect_facts
@@ -220,6 +221,37 @@ def test_the_charts_of_reliability_show_what_was_found(facts):
     pairs = [(one["expected"], one["actual"]) for one in made["expected-errors"].spec["data"]["values"]]
     assert pairs == [(one.expected, one.actual) for one in found.bins]
     assert f"covered {found.covered:.1%} of the hidden numbers" in " ".join(summarize(facts))
+
+
+def test_many_small_components_fill_the_sample():
+    pairs = pcfi.prepare_graph(np.arange(4000).reshape(2, 2000))
+    drawing = lay_out_graph(pairs, np.ones(4000), str)
+    assert len(drawing.dots) == MAX_NODES
+    assert len(drawing.edges) >= MAX_NODES // 2 - 1
+
+
+def test_an_outlying_node_does_not_squeeze_the_picture():
+    rng = np.random.default_rng(0)
+    places = np.concatenate([rng.normal(size=(100, 2)), [[500.0, -500.0]]])
+    drawn = _within_reach(places)
+    near = drawn[:100]
+    assert (np.ptp(near, axis=0) > 0.6 * np.ptp(drawn, axis=0)).all()
+    middle = np.abs(places) < 1
+    np.testing.assert_array_equal(drawn[middle], places[middle])
+
+
+def test_a_tie_has_no_winner(facts):
+    methods = [dataclasses.replace(one, rmse=1.0) for one in facts.evaluation.methods[:2]]
+    tie = dataclasses.replace(facts, evaluation=dataclasses.replace(facts.evaluation, methods=tuple(methods)))
+    text = " ".join(summarize(tie))
+    assert "had the same, smallest error on" in text
+    assert "had the smallest error" not in text
+
+
+def test_every_chart_has_a_table(facts):
+    for chart in make_charts(facts):
+        assert chart.rows, chart.name
+        assert {len(row) for row in chart.rows} == {len(chart.header)}
 
 
 def test_errors_against_a_known_truth_are_counted_by_hops():

@@ -14,10 +14,10 @@ def neighbour_means(graph, values, known, first, last, out):
     finite = True
     masked = known.shape[0] > 0
     n_channels = values.shape[1]
-    total = np.empty(n_channels)
+    mean = np.empty(n_channels)
     weight = np.empty(n_channels)
     for node in range(first, last):
-        total[:] = 0
+        mean[:] = 0
         weight[:] = 0
         for edge in range(graph.indptr[node], graph.indptr[node + 1]):
             neighbour = graph.indices[edge]
@@ -25,13 +25,12 @@ def neighbour_means(graph, values, known, first, last, out):
             for channel in range(n_channels):
                 value = values[neighbour, channel]
                 if known[neighbour, channel] if masked else value == value:
-                    total[channel] += edge_weight * value
-                    weight[channel] += edge_weight
+                    weight[channel] += edge_weight  # a running mean, whose terms neither overflow nor underflow
+                    mean[channel] += (value - mean[channel]) * (edge_weight / weight[channel])
         for channel in range(n_channels):
             value = values[node, channel]
             is_known = known[node, channel] if masked else value == value
             if not is_known and weight[channel] > 0:
-                mean = total[channel] / weight[channel]
-                out[node, channel] = mean
-                finite &= np.isfinite(mean)
+                out[node, channel] = mean[channel]
+                finite &= np.isfinite(out[node, channel])
     return finite

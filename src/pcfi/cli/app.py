@@ -6,6 +6,8 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from pcfi.cli import INTERRUPTED
+
 
 class Command(NamedTuple):
     """Module of a subcommand, and its line in `pcfi --help`."""
@@ -48,6 +50,14 @@ class Commands(TyperGroup):
         """The command to run, imported."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, command and load_command(name or ""), rest
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; an interruption while it is imported is told as one during its work."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            typer.echo("pcfi: interrupted", err=True)
+            raise typer.Exit(INTERRUPTED) from None
 
 
 def load_command(name: str) -> Any:

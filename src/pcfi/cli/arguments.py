@@ -1,5 +1,7 @@
 """Arguments and errors of the command line: groups of options, lists, NAME=VALUE pairs, errors as one line."""
 
+import errno
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, field, fields
@@ -9,9 +11,10 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.core import TyperCommand
 
+from pcfi.cli import INTERRUPTED
 from pcfi.errors import ParameterError, PcfiError
 
-FAILED, USAGE, INTERRUPTED = 1, 2, 130  # exit codes
+FAILED, USAGE = 1, 2  # exit codes
 OPTION = "option"  # key of a field's metadata
 
 
@@ -140,6 +143,14 @@ def names(texts: Sequence[str] | None) -> list[str]:
     return [name for row in csv.reader(texts or [], skipinitialspace=True) for name in row if name]
 
 
+OS_WORDS = {
+    errno.ENOSPC: "no space is left on its disk; make room, or choose another disk",
+    errno.EDQUOT: "your quota on its disk is used up; make room, or choose another disk",
+    errno.EFBIG: "the file would be larger than its disk allows",
+    errno.EROFS: "its disk is read-only; choose another",
+    errno.EACCES: "you may not read or write it; check its permissions",
+    errno.EIO: "its disk fails; check it, or choose another",
+}
 QUOTES = "\"'"
 _OPTIONS = {"channels": "columns", "client": "cluster", "random_state": "seed", "solver": "steps"}
 
@@ -156,8 +167,25 @@ def option_text(name: str, value: str = "") -> str:
 
 def in_options(error: BaseException) -> str:
     """An error in one line, with parameters of the library as options."""
-    text = error.text(option_text(error.parameter or ""), option_text) if isinstance(error, PcfiError) else str(error)
-    return " ".join(text.split())
+    if isinstance(error, PcfiError):
+        text = error.text(option_text(error.parameter or ""), option_text)
+    elif isinstance(error, OSError) and error.filename is not None and error.errno in OS_WORDS:
+        text = f"{error.filename}: {OS_WORDS[error.errno]}"
+    else:
+        text = str(error)
+    return printable(" ".join(text.split()))
+
+
+CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    r"""Text with control characters as codes: a name in a file must not move the cursor or rewrite what is shown.
+
+    >>> printable("age" + chr(27) + "[2J")
+    'age\\x1b[2J'
+    """
+    return CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 @contextmanager

@@ -13,8 +13,9 @@ from pcfi.cli import options as o
 from pcfi.cli.arguments import grouped_command
 from pcfi.cli.session import Session, open_session
 from pcfi.errors import FileError
+from pcfi.files.atomic_output import Publication
 from pcfi.files.formats import Format
-from pcfi.files.writing import atomic_file, write_table, write_text
+from pcfi.files.writing import write_table, write_text
 
 PICTURE, REPORT = "demo.png", "demo.html"
 
@@ -45,11 +46,12 @@ def demo(options: DemoOptions, running: o.RunOptions) -> None:
         if running.as_json:
             typer.echo(json.dumps({method: {"rmse": error, "seconds": spent} for method, error, spent in rows}))
         _show(session, rows, results["pcfi"])
-        _write_report(session, digits, results["pcfi"], _evaluation(digits, rows, results), options.out)
-        if options.write is not None:
-            _write_files(session, digits, options.write)
-        else:
-            session.show("\nTo try it on files: pcfi demo --write demo-files")
+        with Publication() as publication:
+            evaluation = _evaluation(digits, rows, results)
+            _write_report(session, digits, results["pcfi"], evaluation, options.out, publication)
+            if options.write is not None:
+                _write_files(digits, options.write, publication)
+        _show_written(session, options)
 
 
 def _show(session: Session, rows: Any, result: Any) -> None:
@@ -78,32 +80,43 @@ def _evaluation(digits: Any, rows: Any, results: Any) -> Any:
     return EvaluationFacts(int(removed.sum()), "90 % of the images", "shades of grey, from 0 to 16", methods)
 
 
-def _write_report(session: Session, digits: Any, result: Any, evaluation: Any, folder: Path) -> None:
+def _write_report(
+    session: Session, digits: Any, result: Any, evaluation: Any, folder: Path, publication: Publication
+) -> None:
     import pcfi
     from pcfi.demo import channel_names, draw, node_name
     from pcfi.report.html_page import render_page
     from pcfi.report.imputation_facts import FilledChannels, RunDetails, collect_facts
 
     picture, page = folder / PICTURE, folder / REPORT
-    with session.stage("picture"), atomic_file(str(picture), force=True) as file:
+    with session.stage("picture"), publication.open(picture) as file:
         draw(digits, result, file)
     with session.stage("report"):
         graph = pcfi.prepare_graph(digits.edges)
         parameters = {name: o.DEFAULTS[name] for name in ("alpha", "beta", "solver", "unreachable")}
         details = RunDetails("Handwritten digits, filled", "pcfi demo", parameters, evaluation=evaluation)
         channels = FilledChannels(channel_names(), digits.features, result.values, partial(node_name, digits))
-        write_text(render_page(collect_facts(channels, result, graph, details)), str(page), force=True)
-    session.show(f"Wrote {picture}: original images, known ones, the filled ones and their confidence.")
-    session.show(f"Wrote {page}: the report; open it in a browser.")
+        text = render_page(collect_facts(channels, result, graph, details))
+        write_text(text, str(page), force=True, publication=publication)
 
 
-def _write_files(session: Session, digits: Any, folder: Path) -> None:
-    """Write the node and edge files, and print the command that fills them."""
+def _write_files(digits: Any, folder: Path, publication: Publication) -> None:
+    """Write the node and edge files."""
     from pcfi.demo import as_tables
 
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in zip(("nodes", "edges"), as_tables(digits), strict=True):
-        write_table(table, str(folder / f"{name}.csv"), Format("csv"), force=True)
+        write_table(table, str(folder / f"{name}.csv"), Format("csv"), force=True, publication=publication)
+
+
+def _show_written(session: Session, options: DemoOptions) -> None:
+    """Print what was written, and the command that fills the node and edge files."""
+    picture, page, folder = options.out / PICTURE, options.out / REPORT, options.write
+    session.show(f"Wrote {picture}: original images, known ones, the filled ones and their confidence.")
+    session.show(f"Wrote {page}: the report; open it in a browser.")
+    if folder is None:
+        session.show("\nTo try it on files: pcfi demo --write demo-files")
+        return
     session.show(
         f"\nWrote {folder / 'nodes.csv'} and {folder / 'edges.csv'}. Fill them as you would fill yours:\n\n"
         f"  pcfi impute {folder}/nodes.csv {folder}/edges.csv --exclude digit -o {folder}/filled.csv "

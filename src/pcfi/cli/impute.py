@@ -13,13 +13,14 @@ import pcfi
 from pcfi.cli import options as o
 from pcfi.cli.arguments import grouped_command
 from pcfi.cli.loading import Loaded, load
-from pcfi.cli.output_tables import fitting, tables_of
+from pcfi.cli.output_tables import delimiter, fitting, tables_of
 from pcfi.cli.outputs import Outputs
 from pcfi.cli.session import Session, open_session
 from pcfi.errors import FeatureError, FileError, ParameterError, counted
 from pcfi.estimation import ColumnReports
+from pcfi.files.atomic_output import Publication
 from pcfi.files.formats import STANDARD
-from pcfi.files.writing import write_table, write_text
+from pcfi.files.writing import check_columns, write_table, write_text
 
 MAX_COLUMNS = 20  # in the summary
 
@@ -82,20 +83,25 @@ def _fill_in_memory(session: Session, request: Request) -> Completed:
     parameters, outputs = request.parameters(), request.output.outputs()
     formats = outputs.check(parameters)
     loaded = _load(session, request)
+    if outputs.values:
+        check_columns(loaded.nodes.table.schema, outputs.values, formats["values"])
     with session.stage("impute"):
         result = pcfi.impute(loaded.table, loaded.graph, **parameters, progress=session.progress)
-    with session.stage("write"):
-        tables = tables_of(loaded, result, outputs)
-        tables = {what: fitting(table, formats[what], loaded) for what, table in tables.items()}
-        for what, table in tables.items():
-            write_table(table, outputs.tables()[what], formats[what], force=outputs.force)
-        outputs = outputs.written(tables)
-    evaluation = _evaluation(session, request, loaded) if request.filling.evaluate else None
-    if not (outputs.report or outputs.facts or request.running.as_json):
-        return Completed(result, result.columns, outputs, None)
-    with session.stage("report"):
-        facts = _facts(session, request, loaded, result, evaluation)
-        _write_report(facts, outputs)
+    with Publication() as publication:
+        with session.stage("write"):
+            tables = tables_of(loaded, result, outputs)
+            for what, table in tables.items():
+                path, form = outputs.tables()[what], formats[what]
+                fitted = fitting(what, table, form, loaded)
+                between = delimiter(form, loaded)
+                write_table(fitted, path, form, force=outputs.force, publication=publication, delimiter=between)
+            outputs = outputs.written(tables)
+        evaluation = _evaluation(session, request, loaded) if request.filling.evaluate else None
+        if not (outputs.report or outputs.facts or request.running.as_json):
+            return Completed(result, result.columns, outputs, None)
+        with session.stage("report"):
+            facts = _facts(session, request, loaded, result, evaluation)
+            _write_report(facts, outputs, publication)
     as_json = {**json.loads(facts.to_json()), "picture": None, "outputs": outputs.tables()}
     return Completed(result, result.columns, outputs, as_json if request.running.as_json else None)
 
@@ -169,13 +175,13 @@ def _facts(session: Session, request: Request, loaded: Loaded, result: Any, eval
     return collect_facts(channels, result, loaded.graph, details)
 
 
-def _write_report(facts: Any, outputs: Outputs) -> None:
+def _write_report(facts: Any, outputs: Outputs, publication: Publication) -> None:
     from pcfi.report.html_page import render_page
 
     if outputs.report:
-        write_text(render_page(facts), outputs.report, force=outputs.force)
+        write_text(render_page(facts), outputs.report, force=outputs.force, publication=publication)
     if outputs.facts:
-        write_text(facts.to_json(), outputs.facts, force=outputs.force)
+        write_text(facts.to_json(), outputs.facts, force=outputs.force, publication=publication)
 
 
 def _summary(completed: Completed) -> str:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import typer
 
 from pcfi.cli import options as o
-from pcfi.cli.arguments import grouped_command
+from pcfi.cli.arguments import grouped_command, printable
 from pcfi.cli.loading import Loaded, load
 from pcfi.cli.requirements import FileSizes, Requirements, read_sizes, requirements
 from pcfi.cli.session import Session, open_session
 from pcfi.errors import counted
-from pcfi.memory import size_in_words
 from pcfi.report.facts import GraphFacts, HopFacts
+from pcfi.system_memory import size_in_words
 
 if TYPE_CHECKING:
     from pcfi.inputs.node_tables import NodeColumn
@@ -213,7 +213,7 @@ def _show_channels(session: Session, summary: Info) -> None:
     for one in ordered[:MAX_CHANNELS_SHOWN]:
         rate = one.n_missing / max(1, one.n_known + one.n_missing)
         ends = ("" if end is None else f"{end:.4g}" for end in (one.low, one.high))
-        table.add_row(Text(one.name), f"{one.n_known:,}", f"{rate:.1%}", *ends)
+        table.add_row(Text(printable(one.name)), f"{one.n_known:,}", f"{rate:.1%}", *ends)
     session.answer(table)
     if len(ordered) > MAX_CHANNELS_SHOWN:
         session.answer(f"and {counted(len(ordered) - MAX_CHANNELS_SHOWN, 'further channel')}; --json lists all")
@@ -233,7 +233,7 @@ def _show_hops(session: Session, summary: Info) -> None:
     table.add_column("")
     most = max(one.n_cells for one in summary.hops)
     for name, n_cells in _few_hops(summary):
-        table.add_row(name, f"{n_cells:,}", "█" * max(1, round(30 * n_cells / most)) if n_cells else "")
+        table.add_row(name, f"{n_cells:,}", session.bar * max(1, round(30 * n_cells / most)) if n_cells else "")
     session.answer(table)
 
 

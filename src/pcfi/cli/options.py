@@ -66,6 +66,11 @@ class ColumnOptions:
         "VALUE",
         "Value that marks a missing cell, such as -999, besides null and NaN; repeatable.",
     )
+    decimal: str | None = column_option(
+        "--decimal",
+        "MARK",
+        "What stands before the fraction of numbers in text files, . or a comma. Default: each column shows it.",
+    )
     source: str | None = column_option(
         "--source", "COLUMN", "Edge column with the start of each edge. Default: recognised by its name."
     )
@@ -91,11 +96,18 @@ class ColumnOptions:
             exclude=names(self.exclude),
             categorical=names(self.categorical),
             missing_values=self.missing_value or (),
+            decimal=self.decimal,
         )
 
     def edge_columns(self) -> EdgeColumns:
         """The choices for the edge file."""
-        return EdgeColumns(source=self.source, target=self.target, weight=self.weight, unknown_ids=self.unknown_ids)
+        return EdgeColumns(
+            source=self.source,
+            target=self.target,
+            weight=self.weight,
+            unknown_ids=self.unknown_ids,
+            decimal=self.decimal,
+        )
 
 
 @dataclass(frozen=True)

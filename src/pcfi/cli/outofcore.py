@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from pcfi.cli.metadata import read_metadata
+from pcfi.cli.metadata import FileMetadata, read_metadata
 from pcfi.cli.outputs import Outputs
 from pcfi.cli.session import Session
 from pcfi.errors import ParameterError, counted
@@ -53,35 +53,58 @@ def stream(
     budget: Budget,
 ) -> Any:
     """Fill a node file of any size; returns the `StoredImputation`."""
-    from pcfi import scale
-    from pcfi.files.paths import full_path
-    from pcfi.memory import available, give_back, size_in_bytes
     from pcfi.outofcore.folder import WorkFolder
-    from pcfi.outofcore.imputation import check_categories, conversion_of, work_path
+    from pcfi.outofcore.imputation import result_path, work_path
+    from pcfi.outofcore.run_lock import run_lock
 
     _refuse(paths, parameters, outputs, budget)
-    folder = WorkFolder(work_path(budget.work, full_path(outputs.values)))
-    resumes = folder.has("job.json")
-    outputs.check_stored(resumes=resumes)
+    folder = WorkFolder(work_path(budget.work, result_path(outputs.values)))
+    outputs.check_stored(resumes=folder.has("job.json"))
+    with run_lock(folder.path):
+        metadata = _read_metadata(session, paths, nodes, edges, parameters, outputs, budget, folder)
+        given = {**metadata.edge_columns, **_parameters(session, parameters)}
+        return _fill(session, metadata.nodes, paths[1], given, outputs, budget, folder)
+
+
+def _read_metadata(
+    session: Session,
+    paths: tuple[str, str],
+    nodes: NodeColumns,
+    edges: EdgeColumns,
+    parameters: dict[str, Any],
+    outputs: Outputs,
+    budget: Budget,
+    folder: Any,
+) -> FileMetadata:
+    from pcfi.memory import give_back, size_in_bytes
+    from pcfi.outofcore.imputation import check_categories, conversion_of
+    from pcfi.system_memory import available
+
     most = size_in_bytes(budget.memory, "memory") if budget.memory else available()
     if nodes.categorical:
         check_categories(outputs.tables().values(), parameters.get("unreachable", "mean"))
     metadata = read_metadata(session, paths, nodes, edges, most // 8, conversion_of(folder))
     give_back()  # what looking for ids took
-    parameters = _parameters(session, parameters)
+    return metadata
+
+
+def _fill(
+    session: Session, nodes: Any, edges: str, given: dict[str, Any], outputs: Outputs, budget: Budget, folder: Any
+) -> Any:
+    from pcfi import scale
+
     session.say(
         f"Going on with a run that was stopped, {counted(folder.n_finished, 'task')} of which "
         f"{'is' if folder.n_finished == 1 else 'are'} finished ({folder.path})"
-        if resumes
+        if folder.has("job.json")
         else f"If this is stopped, the same command goes on from what is finished ({folder.path})"
     )
     with session.stage("impute"), _logged(session), _kept(session, folder):
         return scale.impute(
-            metadata.nodes,
-            paths[1],
+            nodes,
+            edges,
             outputs.values,
-            **metadata.edge_columns,
-            **parameters,
+            **given,
             confidence=outputs.confidence,
             hops=outputs.hops,
             memory=budget.memory,

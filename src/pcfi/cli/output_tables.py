@@ -41,16 +41,38 @@ def _left_out(what: str, why: str) -> None:
     warnings.warn(f"{what} was not written: {why}", TuningWarning, stacklevel=3)
 
 
-def fitting(table: Any, form: Format, loaded: Loaded) -> Any:
+def fitting(what: str, table: Any, form: Format, loaded: Loaded) -> Any:
     """The table as its format needs it: text as it was read, typed columns for other tables, channels for arrays."""
     if form.is_text:
-        return table
+        return table if loaded.nodes.written is None else _as_written(what, table, loaded)
     if not form.is_array:
         return loaded.nodes.typed(table)
     if loaded.nodes.categorical:
         raise FileError(f"a file .{form.name} holds numbers only: write categories to .parquet or .csv")
     channels = [name for name in table.column_names if name.removesuffix(CONFIDENCE) in loaded.names]
     return table.select(channels)
+
+
+def _as_written(what: str, table: Any, loaded: Loaded) -> Any:
+    """Numbers with the decimal mark of the node file; among the values, known cells as they are written there."""
+    import pyarrow as pa
+
+    written = loaded.nodes.written
+    missing = {one.name: one.missing for one in loaded.table.columns if one.codes is None} if what == "values" else {}
+    for place, field in enumerate(table.schema):
+        is_number = pa.types.is_floating(field.type) or field.name in missing
+        if written is not None and is_number:
+            column = written.as_written(table.column(place), field.name, missing.get(field.name))
+            table = table.set_column(place, field.name, column)
+    return table
+
+
+def delimiter(form: Format, loaded: Loaded) -> str | None:
+    """What separates columns of a text file: the same as in the node file if that has the same suffix."""
+    written = loaded.nodes.written
+    if not form.is_text or written is None or written.format != form.name:
+        return None
+    return written.dialect.delimiter
 
 
 def _with_confidence(result: Any, channels: Sequence[str]) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pcfi.errors import FileError, ParameterError
 from pcfi.files.formats import OUTPUT_FORMATS, STANDARD, STREAM_FORMATS, Format, format_of
-from pcfi.files.writing import check_output
+from pcfi.files.writing import check_folder, check_output
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,8 @@ class Outputs:
                 )
             if is_address(path):
                 continue
-            place = Path(path)
-            check_output(str(place.with_name(f"{place.name}.partial")), force=True)  # that its folder can be written to
-            if place.exists() and not self.force and not resumes:
+            check_folder(path)
+            if Path(path).exists() and not self.force and not resumes:
                 raise FileError(f"{path} exists already: choose another name, or overwrite it with --force")
 
     def _paths(self) -> list[str]:

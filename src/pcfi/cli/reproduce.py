@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pcfi.cli.arguments import FAILED, INTERRUPTED, ListCommand, literal, pairs, plain_errors
+from pcfi.cli import INTERRUPTED
+from pcfi.cli.arguments import FAILED, ListCommand, literal, pairs, plain_errors
 from pcfi.experiments.catalog import DATASETS, MASKS, SYSTEMS
 from pcfi.experiments.run import TASKS, Run
 from pcfi.experiments.runs.store import RunStore

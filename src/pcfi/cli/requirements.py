@@ -8,8 +8,9 @@ from pcfi.cli.metadata import count_edges, read_metadata, serves
 from pcfi.cli.session import Session
 from pcfi.errors import PcfiError
 from pcfi.inputs.columns import EdgeColumns, NodeColumns
-from pcfi.memory import MAX_SHARE_OF_AVAILABLE, ProblemSize, available, diffusion_bytes, size_in_words
+from pcfi.memory import MAX_SHARE_OF_AVAILABLE, ProblemSize, diffusion_bytes
 from pcfi.settings import Settings
+from pcfi.system_memory import available, size_in_words
 
 TABLE_COPIES = 3  # a table is read, mapped and filled
 EDGE_BYTES = 60  # peak memory per edge while a table becomes a graph

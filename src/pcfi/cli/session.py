@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from pcfi.cli.arguments import plain_errors
+from pcfi.cli.arguments import plain_errors, printable
 from pcfi.errors import ParameterError
 
 TERMINATED = 143  # exit code after SIGTERM
@@ -53,17 +53,26 @@ class Session:
     def say(self, text: str) -> None:
         """Print a status line, unless the session is quiet."""
         if not self.quiet:
-            self.console.print(text, markup=False, soft_wrap=True)
+            self.console.print(printable(text), markup=False, soft_wrap=True)
 
     def show(self, result: Any) -> None:
         """Print a text or a rich object that sums up the result, unless the session is quiet."""
         if not self.quiet:
-            self.output.print(result, markup=False, soft_wrap=isinstance(result, str))
+            self._print(result)
 
     def answer(self, result: Any) -> None:
         """Print the output that the command exists for, also with --quiet, but not with --json."""
         if self._answers:
-            self.output.print(result, markup=False, soft_wrap=isinstance(result, str))
+            self._print(result)
+
+    def _print(self, result: Any) -> None:
+        is_text = isinstance(result, str)
+        self.output.print(printable(result) if is_text else result, markup=False, soft_wrap=is_text)
+
+    @property
+    def bar(self) -> str:
+        """What bars are drawn with: a block if the terminal has it."""
+        return "█" if self.output.encoding.lower().startswith("utf") else "#"
 
     def fits(self, renderable: Any) -> bool:
         """Whether a rich object is no wider than the terminal."""
@@ -84,7 +93,7 @@ class Session:
 
     def warn(self, message: Any, *_: Any, **__: Any) -> None:
         """Print a warning in one line, once."""
-        text = " ".join(str(message).split())
+        text = printable(" ".join(str(message).split()))
         if text not in self.warnings:
             self.warnings.append(text)
             typer.echo(f"pcfi: warning: {text}", err=True)

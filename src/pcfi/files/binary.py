@@ -152,15 +152,15 @@ def read_h5ad(source: InputFile) -> Any:
     return pa.table([pa.array(list(data.obs_names)), *map(pa.array, values.T)], names=["id", *names])
 
 
-def read_connectivities(source: InputFile) -> Any:
-    """The graph that scanpy leaves in `obsp["connectivities"]`."""
+def read_connectivities(source: InputFile) -> tuple[Any, list[str]]:
+    """The graph that scanpy leaves in `obsp["connectivities"]`, and the names of the observations."""
     data = _open_h5ad(source)
     if CONNECTIVITIES not in data.obsp:
         names = ", ".join(data.obsp) or "none"
         raise FileError(
             f"{source.words} has no obsp[{CONNECTIVITIES!r}]: run scanpy.pp.neighbors first (it has: {names})"
         )
-    return data.obsp[CONNECTIVITIES]
+    return data.obsp[CONNECTIVITIES], list(map(str, data.obs_names))
 
 
 def _open_h5ad(source: InputFile) -> Any:
@@ -186,8 +186,6 @@ def as_table(values: Array, source: InputFile) -> Any:
             f"{source.words} holds an array of shape {values.shape} and dtype {values.dtype}: features are numbers, "
             "one row per node, one column per channel"
         )
-    if values.dtype == np.float16:
-        values = values.astype(np.float32)
     if values.dtype.kind == "f" and values.dtype.itemsize > 8:
         raise FileError(f"{source.words} holds {values.dtype}, which tables cannot hold: save it as float64")
     return pa.table({f"channel_{place}": np.ascontiguousarray(column) for place, column in enumerate(values.T)})

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from pcfi.errors import FileError, counted
+from pcfi.errors import FileError, GraphError, counted
 from pcfi.files.binary import (
     EDGES,
     arrow_schema,
@@ -22,7 +22,15 @@ from pcfi.files.formats import EDGE_FORMATS
 from pcfi.files.node_files import NodeFileContents, nearly_ids
 from pcfi.files.opening import InputFile, clear_errors, open_input
 from pcfi.files.text import dialect_of, first_rows, header, holds_integers, read_text
-from pcfi.inputs.columns import ChosenEdgeColumns, EdgeColumns, Kind, choose_edge_columns, unused_weight
+from pcfi.inputs.columns import (
+    ChosenEdgeColumns,
+    EdgeColumns,
+    Kind,
+    choose_edge_columns,
+    headless,
+    looks_like_data,
+    unused_weight,
+)
 from pcfi.inputs.node_tables import kind_of_arrow
 
 GRAPH_FORMATS = ("mtx", "npy", "npz", "h5ad")  # of edges between rows, without columns
@@ -41,12 +49,15 @@ class EdgeFileContents:
         A column of numbers that may have been meant as weights.
     dialect : str
         How a text file is written, in words, if not as its suffix says.
+    by_names : bool
+        Whether a graph without columns was matched to the ids of the nodes by names.
     """
 
     graph: Any
     columns: ChosenEdgeColumns | None = None
     unused_weight: str | None = None
     dialect: str = ""
+    by_names: bool = False
 
     def edge_columns(self, unknown_ids: str = "error") -> EdgeColumns:
         """The chosen columns as `NodeTable.read_edges` takes them."""
@@ -86,12 +97,16 @@ def read_edges(path: str | InputFile, nodes: NodeFileContents, columns: EdgeColu
     columns = columns or EdgeColumns()
     file = path if isinstance(path, InputFile) else open_edge_file(path)
     with clear_errors(file):
-        graph = _read_graph(file)
+        dialect, graph = "", _read_graph(file, nodes, columns)
         if graph is not None:
-            return EdgeFileContents(graph=graph)
+            return EdgeFileContents(graph=graph, by_names=file.format.name == "h5ad" and nodes.id is not None)
         if file.format.is_text:
             chosen = choose_edge_columns(header(file), columns, file.words)
-            table = read_text(file, as_text=() if nodes.id is None else chosen.ends)
+            if columns.source is None and columns.target is None:
+                _refuse_data_as_header(chosen.ends, nodes, file)
+            texts = read_text(file, decimal=columns.decimal)
+            types = texts.types(() if nodes.id is None else chosen.ends)
+            table, dialect = texts.typed(types), dialect_of(file).words({one.decimal for one in types.values()})
         else:
             table = {"parquet": read_parquet, "arrow": read_arrow}[file.format.name](file)
             chosen = choose_edge_columns(table.column_names, columns, file.words)
@@ -100,11 +115,26 @@ def read_edges(path: str | InputFile, nodes: NodeFileContents, columns: EdgeColu
         graph=_same_ids(table, chosen.ends, nodes, file),
         columns=chosen,
         unused_weight=unused_weight({one.name: kind_of_arrow(one.type) for one in table.schema}, chosen, columns),
-        dialect=str(dialect_of(file)) if file.format.is_text else "",
+        dialect=dialect,
     )
 
 
-def _read_graph(file: InputFile) -> Any:
+def _refuse_data_as_header(ends: tuple[str, str], nodes: NodeFileContents, file: InputFile) -> None:
+    """Raise `GraphError` if the names of the columns are an edge."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    def is_id(name: str) -> bool:
+        if nodes.id is None:
+            return name.isdecimal() and int(name) < nodes.table.num_rows
+        ids = nodes.table[nodes.id]
+        return bool(pc.any(pc.equal(ids.cast(pa.string()), name)).as_py())
+
+    if looks_like_data(ends, is_id):
+        raise headless(file.words, ends)
+
+
+def _read_graph(file: InputFile, nodes: NodeFileContents, columns: EdgeColumns) -> Any:
     """A graph between rows, for formats that hold one; else None."""
     match file.format.name:
         case "mtx":
@@ -114,8 +144,37 @@ def _read_graph(file: InputFile) -> Any:
         case "npz":
             return read_sparse(file) if is_sparse_npz(file) else read_npz(file, EDGES)
         case "h5ad":
-            return read_connectivities(file)
+            return _by_names(*read_connectivities(file), nodes, columns, file)
     return None
+
+
+def _by_names(adjacency: Any, names: list[str], nodes: NodeFileContents, columns: EdgeColumns, file: InputFile) -> Any:
+    """An adjacency between observations as one between rows of the nodes, matched by name if both have names.
+
+    Observations named 0, 1, 2, ... have no names of their own: they are rows, unless these are the ids of the nodes.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from scipy import sparse
+
+    if nodes.id is None:
+        return adjacency
+    ids = nodes.table[nodes.id].cast(pa.string()).combine_chunks()
+    rows = pc.fill_null(pc.index_in(pa.array(names, pa.string()), value_set=ids), -1).to_numpy()
+    unknown = np.flatnonzero(rows < 0)
+    if len(unknown) and names == [str(row) for row in range(len(names))]:
+        return adjacency
+    if len(unknown) and (columns.unknown_ids == "error" or len(unknown) == len(names)):
+        raise GraphError(
+            f"{file.words} names {names[unknown[0]]!r}, which is not in the column {nodes.id!r} of the nodes; "
+            f"{counted(len(unknown), 'observation')} of {len(names):,} are not",
+            remedy="add the rows, or leave their edges out with {unknown_ids='drop'}",
+        )
+    edges = adjacency.tocoo()
+    source, target = rows[edges.row], rows[edges.col]
+    known = (source >= 0) & (target >= 0)
+    shape = (nodes.table.num_rows, nodes.table.num_rows)
+    return sparse.coo_array((edges.data[known], (source[known], target[known])), shape=shape)
 
 
 def _same_ids(table: Any, pair: tuple[str, str], nodes: NodeFileContents, file: InputFile) -> Any:
@@ -159,5 +218,6 @@ def described(edges: EdgeFileContents, path: str) -> str:
     if edges.columns is None:
         graph = edges.graph
         size = graph.nnz if hasattr(graph, "nnz") else np.shape(graph)[-1] if np.ndim(graph) else 0
-        return f"{path}: {counted(int(size), 'entry').replace('entrys', 'entries')}, nodes named by row numbers"
+        names = "the names of the observations" if edges.by_names else "row numbers"
+        return f"{path}: {counted(int(size), 'entry').replace('entrys', 'entries')}, nodes named by {names}"
     return f"{path}{edges.dialect}: {counted(edges.graph.num_rows, 'edge')}, {edges.columns}"

@@ -10,16 +10,16 @@ from pcfi.files.formats import NODE_FORMATS
 from pcfi.files.opening import InputFile, clear_errors, open_input
 from pcfi.files.text import (
     DRESSED,
-    NUMBER,
-    code_columns,
+    Dialect,
+    TextTable,
     dialect_of,
     empty_as_null,
-    header,
     holds_integers,
     read_text,
     refuse_mixed,
     typed,
 )
+from pcfi.files.text_types import NUMBER, ColumnType
 from pcfi.inputs.columns import (
     TEXT_MARKERS,
     Kind,
@@ -33,6 +33,50 @@ from pcfi.inputs.columns import (
     shortened,
 )
 from pcfi.inputs.node_tables import kind_of_arrow
+
+LONG = r"\d{19}"  # more digits than an integer of 64 bits may have
+
+
+@dataclass(frozen=True, eq=False)
+class WrittenCells:
+    """The cells of a text file as they are written, so that known ones come back byte for byte.
+
+    Attributes
+    ----------
+    cells : pyarrow.Table of strings
+    format : str
+        "csv" or "tsv", by the suffix.
+    dialect : Dialect
+    decimals : dict of str
+        The decimal mark of each column of numbers.
+    """
+
+    cells: Any
+    format: str
+    dialect: Dialect
+    decimals: dict[str, str]
+
+    @staticmethod
+    def of(texts: TextTable, types: dict[str, ColumnType]) -> "WrittenCells":
+        """The cells of a text file whose columns have these types."""
+        decimals = {name: one.decimal for name, one in types.items() if str(one.kind) != "string"}
+        return WrittenCells(texts.cells, texts.source.format.name, dialect_of(texts.source), decimals)
+
+    @property
+    def words(self) -> str:
+        """How the file is written, if not as its suffix says."""
+        return self.dialect.words(set(self.decimals.values()))
+
+    def as_written(self, column: Any, name: str, missing: Any = None) -> Any:
+        """A column of numbers as text with the decimal mark of the file; known cells as they were written."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        texts = column.cast(pa.string())
+        decimal = self.decimals.get(name) if missing is not None else max(self.decimals.values(), default=".")
+        if decimal == "," and kind_of_arrow(column.type).is_number:
+            texts = pc.replace_substring(texts, ".", ",")
+        return texts if missing is None else pc.if_else(pa.array(missing), texts, self.cells[name])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -50,8 +94,8 @@ class NodeFileContents:
         Columns of categories to fill.
     ids_are_text : bool
         Whether ids come from a text file, where 7 and 007 are two ids, and other columns pass through as text.
-    dialect : str
-        How such a file is written, in words, if not as its suffix says.
+    written : WrittenCells or None
+        The cells of such a file as they are written.
     """
 
     table: Any
@@ -59,7 +103,7 @@ class NodeFileContents:
     channels: list[str] = field(default_factory=list)
     categorical: list[str] = field(default_factory=list)
     ids_are_text: bool = False
-    dialect: str = ""
+    written: WrittenCells | None = None
 
     @property
     def passed(self) -> list[str]:
@@ -85,8 +129,14 @@ def read_nodes(path: str, columns: NodeColumns, ends: Callable[[], Kind | None] 
     `ends` returns what the ends of the edges hold; None if the graph names nodes by row numbers.
     """
     source = open_input(path, NODE_FORMATS, "nodes")
+    texts: TextTable | None = None
+    types: dict[str, ColumnType] = {}
     with clear_errors(source):
-        table = _read(source, columns)
+        if source.format.is_text:
+            texts, types = _read_text(source, columns)
+            table = empty_as_null(texts.typed(types))
+        else:
+            table = _read(source)
     if table.num_rows == 0:
         raise FileError(f"{source.words} has no rows: one row per node is needed")
 
@@ -106,7 +156,7 @@ def read_nodes(path: str, columns: NodeColumns, ends: Callable[[], Kind | None] 
         channels=channels,
         categorical=list(columns.categorical),
         ids_are_text=is_text,
-        dialect=str(dialect_of(source)) if is_text else "",
+        written=None if texts is None else WrittenCells.of(texts, types),
     )
 
 
@@ -140,28 +190,22 @@ def _check(names: Sequence[str], columns: NodeColumns, source: InputFile) -> Non
     columns.check(names, source.words)
 
 
-def _read(source: InputFile, columns: NodeColumns) -> Any:
+def _read(source: InputFile) -> Any:
     readers = {"parquet": read_parquet, "arrow": read_arrow, "h5ad": read_h5ad}
     if source.format.name in readers:
         return readers[source.format.name](source)
-    if source.format.is_text:
-        return empty_as_null(_read_text(source, columns))
     return as_table(read_npy(source) if source.format.name == "npy" else read_npz(source, FEATURES), source)
 
 
-def _read_text(source: InputFile, columns: NodeColumns) -> Any:
-    """A text file; ids stay text, and whether a column holds them may depend on its values."""
-    names = header(source)
+def _read_text(source: InputFile, columns: NodeColumns) -> tuple[TextTable, dict[str, ColumnType]]:
+    """A text file as it is written, and the types of its columns; ids stay text, which may depend on their values."""
+    texts = read_text(source, missing=list(map(str, columns.missing_values)), decimal=columns.decimal)
+    names = texts.cells.column_names
     _check(names, columns, source)
-    kept = text_columns(names, columns) | code_columns(source).difference(columns.channels or ())
-    named = id_by_name(names, columns) is not None
-    candidates = [] if named else id_like_names(names, columns)
-    missing = list(map(str, columns.missing_values))
-    table = read_text(source, as_text={*kept, *candidates}, missing=missing)
-    unique = next((name for name in candidates if differ(table[name])), None)
-    if kept.issuperset(set(candidates) - {unique}):
-        return table
-    return read_text(source, as_text={*kept, *([unique] if unique else [])}, missing=missing)
+    candidates = [] if id_by_name(names, columns) is not None else id_like_names(names, columns)
+    unique = next((name for name in candidates if differ(empty_as_null(texts.cells.select([name]))[name])), None)
+    kept = text_columns(names, columns) | ({unique} if unique is not None else set())
+    return texts, texts.types(kept, channels=columns.channels or ())
 
 
 def text_columns(names: Sequence[str], columns: NodeColumns) -> set[str]:
@@ -213,7 +257,8 @@ def dressed_numbers(nodes: NodeFileContents, columns: NodeColumns) -> list[tuple
         if columns.channels is not None or name in columns.exclude or not is_text or column.null_count == len(column):
             continue
         dressed = pc.match_substring_regex(column, DRESSED)
-        if pc.all(dressed).as_py() and not pc.all(pc.match_substring_regex(column, NUMBER)).as_py():
+        is_plain = pc.all(pc.match_substring_regex(column, NUMBER)).as_py()
+        if pc.all(dressed).as_py() and (not is_plain or pc.any(pc.match_substring_regex(column, LONG)).as_py()):
             examples.append((name, str(column[pc.index(pc.is_valid(column), True).as_py()].as_py())))
     return examples
 
@@ -256,4 +301,5 @@ def described(nodes: NodeFileContents, path: str, n_nodes: int | None = None) ->
     )
     categorical = f", categories {shortened(nodes.categorical)}" if nodes.categorical else ""
     passed = f"; passed through: {shortened(nodes.passed)}" if nodes.passed else ""
-    return f"{path}{nodes.dialect}: {rows}, {ids}, {channels}{categorical}{passed}"
+    dialect = nodes.written.words if nodes.written is not None else ""
+    return f"{path}{dialect}: {rows}, {ids}, {channels}{categorical}{passed}"

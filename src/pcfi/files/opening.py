@@ -71,7 +71,9 @@ class InputFile:
 
         if self.data is not None:
             return pa.BufferReader(self.data)
-        return pa.PythonFile(opened(self.path), "r") if is_address(self.path) else pa.OSFile(self.path, "rb")
+        # pyarrow takes no names that are not valid UTF-8, which the system allows
+        is_plain = not is_address(self.path) and self.path.isprintable()
+        return pa.OSFile(self.path, "rb") if is_plain else pa.PythonFile(opened(self.path), "r")
 
 
 def open_input(path: str, allowed: Sequence[str], what: str) -> InputFile:
@@ -105,6 +107,8 @@ def clear_errors(source: InputFile) -> Iterator[None]:
         raise
     except MemoryError as error:
         raise TooLargeError(f"{source.words} needs more memory than there is: {_first_line(error)}") from error
+    except PermissionError:
+        raise FileError(f"{source.words} may not be read: check its permissions") from None
     except Exception as error:
         kind = source.format.name
         raise FileError(

@@ -3,7 +3,7 @@
 from typing import Any
 
 from pcfi.errors import TooLargeError
-from pcfi.memory import available, size_in_words
+from pcfi.system_memory import available, two_sizes_in_words
 
 
 def limit() -> int:
@@ -15,9 +15,10 @@ def refuse_beyond_memory(n_bytes: int, path: str, most: int | None = None) -> No
     """Raise `TooLargeError` if a file unpacks to more than `most` bytes, by default the memory that is available."""
     most = limit() if most is None else most
     if n_bytes > most:
+        needed, left = two_sizes_in_words(n_bytes, most)
         raise TooLargeError(
-            f"{path} unpacks to {size_in_words(n_bytes)} or more, but only {size_in_words(most)} of memory is "
-            "available: split the file, leave columns out of it, or work within a budget, as in --memory 4GB"
+            f"{path} unpacks to {needed} or more, but only {left} of memory is available: split the file, leave "
+            "columns out of it, or work within a budget, as in --memory 4GB"
         )
 
 

@@ -1,7 +1,7 @@
 """CSV and TSV <-> a table of pyarrow."""
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -9,33 +9,34 @@ from typing import Any
 from pcfi.errors import FileError
 from pcfi.files.formats import DELIMITERS
 from pcfi.files.opening import InputFile
+from pcfi.files.text_types import NUMBER, ColumnScan, ColumnType, cast_text, decide_types, without_markers
 from pcfi.inputs.columns import TEXT_MARKERS, check_distinct
 from pcfi.inputs.node_tables import kind_of_arrow
 
-NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
-DRESSED = r"^\s*[-+]?[$€£¥]?\s?[-+]?(\d{1,3}([,' \x{a0}\x{202f}]\d{3})+|\d+)(\.\d+)?\s?[%$€£¥]?\s*$"  # $1,234.50, 12 %
+_ENGLISH = r"(\d{1,3}([,' \x{a0}\x{202f}]\d{3})+|\d+)(\.\d+)?"  # 1,234.50
+_EUROPEAN = r"(\d{1,3}([.' \x{a0}\x{202f}]\d{3})+|\d+)(,\d+)?"  # 1.234,50
+DRESSED = rf"^\s*[-+]?[$€£¥]?\s?[-+]?({_ENGLISH}|{_EUROPEAN})\s?[%$€£¥]?\s*$"  # also $1,234.50, 12 %
 BLOCK = 1 << 22  # bytes parsed at a time; a row must fit
 ROWS = 1 << 13  # rows written at a time
 SAMPLE = 1 << 18  # bytes that tell how numbers and columns are written
-DECIMAL = r'(?m)(?:^|{0})\s*"?[-+]?\d*{1}\d+(?:[eE][-+]?\d+)?"?\s*(?={0}|\r?$)'
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """What stands between columns, and in numbers before their fraction; `usual` is whether the suffix says so."""
+    """What stands between columns; `usual` is whether the suffix says so."""
 
     delimiter: str
-    decimal: str = "."
     usual: bool = True
 
-    def __str__(self) -> str:
+    def words(self, decimals: Collection[str] = ()) -> str:
+        """How the file is written, if not as its suffix says; `decimals` are the decimal marks of its columns."""
         between = "tabs" if self.delimiter == "\t" else repr(self.delimiter)
-        commas = ", decimal commas" if self.decimal == "," else ""
-        return "" if self.usual else f" (separated by {between}{commas})"
+        parts = ([] if self.usual else [f"separated by {between}"]) + (["decimal commas"] if "," in decimals else [])
+        return f" ({', '.join(parts)})" if parts else ""
 
 
 def dialect_of(source: InputFile) -> Dialect:
-    """How a text file is written: with semicolons or tabs if its header has no other separator."""
+    """How a text file is written: with semicolons, tabs or vertical bars if its header has no other separator."""
     with source.arrow() as stream:
         sample = bytes(stream.read(SAMPLE))
     if sample.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in sample:
@@ -43,11 +44,8 @@ def dialect_of(source: InputFile) -> Dialect:
     usual = DELIMITERS[source.format.name]
     text = sample.decode("utf-8", errors="replace")
     names = re.sub(r'"[^"]*"', "", text.partition("\n")[0])
-    other = next((mark for mark in ";\t" if mark in names), None)
-    if usual in names or other is None:
-        return Dialect(usual)
-    commas, points = (re.search(DECIMAL.format(other, mark), text) for mark in (",", r"\."))
-    return Dialect(other, "," if commas and not points else ".", usual=False)
+    other = next((mark for mark in ";\t|" if mark in names), None)
+    return Dialect(usual) if usual in names or other is None else Dialect(other, usual=False)
 
 
 @contextmanager
@@ -73,39 +71,65 @@ def _notutf8_errors(source: InputFile) -> FileError:
     )
 
 
-def read_text(source: InputFile, *, as_text: Collection[str] = (), missing: Sequence[str] = ()) -> Any:
-    """The table; columns named in `as_text` stay the text they are, the others get the type that fits all rows."""
+@dataclass(frozen=True, eq=False)
+class TextTable:
+    """The columns of a text file as they are written.
+
+    Attributes
+    ----------
+    source : InputFile
+    cells : pyarrow.Table of strings
+    missing : sequence of str
+        Further values that mean missing.
+    decimal : str or None
+        The decimal mark that the user names.
+    """
+
+    source: InputFile
+    cells: Any
+    missing: Sequence[str] = ()
+    decimal: str | None = None
+
+    def types(self, as_text: Collection[str], *, channels: Collection[str] = ()) -> dict[str, ColumnType]:
+        """The type that fits all values of each column; `as_text` stays text, and codes such as 007 unless channels."""
+        scans = {name: ColumnScan.of_numbers() for name in self.cells.column_names if name not in as_text}
+        for name, scan in scans.items():
+            scan.add(self.without_markers(name))
+            if scan.has_codes and name not in channels:
+                scan.keep_text()
+        return decide_types(scans, self.source.words, dialect_of(self.source).delimiter, self.decimal)
+
+    def typed(self, types: Mapping[str, ColumnType]) -> Any:
+        """The table with these columns in their types; the others stay text."""
+        table = self.cells
+        for name, one in types.items():
+            if str(one.kind) != "string":
+                column = cast_text(self.without_markers(name), one.kind, one.decimal)
+                table = table.set_column(table.column_names.index(name), name, column)
+        return table
+
+    def without_markers(self, name: str) -> Any:
+        """A column with null where a cell is empty or holds a marker of missing cells."""
+        return without_markers(self.cells[name], [*null_markers(), *self.missing])
+
+
+def null_markers() -> list[str]:
+    """What pyarrow reads as null in columns of numbers."""
+    from pyarrow import csv
+
+    return list(csv.ConvertOptions().null_values)
+
+
+def read_text(source: InputFile, *, missing: Sequence[str] = (), decimal: str | None = None) -> TextTable:
+    """All cells of a text file, as they are written."""
     import pyarrow as pa
     from pyarrow import csv
 
     names = header(source)
-    convert = csv.ConvertOptions(
-        column_types={name: pa.string() for name in as_text if name in names},
-        null_values=[*csv.ConvertOptions().null_values, *missing],
-        decimal_point=dialect_of(source).decimal,
-    )
-    table = _read(source, convert)
-    if any(pa.types.is_binary(field.type) for field in table.schema):
-        raise _notutf8_errors(source)
-    if table.num_rows == 0:
+    cells = _read(source, csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())))
+    if cells.num_rows == 0:
         raise FileError(f"{source.words} has a header but no rows")
-    guessed = [field.name for field in table.schema if pa.types.is_temporal(field.type)]
-    if guessed:  # dates and times pass through as they are written
-        return read_text(source, as_text={*as_text, *guessed}, missing=missing)
-    return table
-
-
-def code_columns(source: InputFile) -> set[str]:
-    """Columns of digits that begin with 0 now and then, such as 00123: codes, not numbers. By the first rows."""
-    import pyarrow.compute as pc
-
-    table = first_rows(source)
-    codes = set()
-    for name in table.column_names:
-        filled = table[name].filter(pc.not_equal(table[name], ""))
-        if pc.any(pc.match_substring_regex(filled, r"^0\d")).as_py():
-            codes |= {name} if pc.all(pc.match_substring_regex(filled, r"^\d+$")).as_py() else set()
-    return codes
+    return TextTable(source, cells, missing, decimal)
 
 
 def first_rows(source: InputFile) -> Any:
@@ -213,29 +237,13 @@ def typed(column: Any) -> Any:
     ('int64', 'string')
     """
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     if not pa.types.is_string(column.type) or column.null_count == len(column):
         return column
-    if pc.any(pc.match_substring_regex(column, r"^\s*[-+]?0\d")).as_py():
-        return column
-    for kind in (pa.int64(), pa.float64(), pa.bool_()):
-        try:
-            return cast_text(column, kind)
-        except pa.ArrowInvalid:
-            continue
-    return column
-
-
-def cast_text(column: Any, kind: Any) -> Any:
-    """A column of text in another type, with null for the usual markers of missing cells; text stays as it is."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pa.types.is_string(kind):
-        return column
-    marked = pc.is_in(column, value_set=pa.array(TEXT_MARKERS, column.type))
-    return pc.if_else(marked, pa.scalar(None, column.type), column).cast(kind)
+    scan = ColumnScan.of_numbers()
+    scan.add(without_markers(column, TEXT_MARKERS))
+    is_long = scan.is_whole and pa.int64() not in scan.types
+    return column if scan.has_codes or is_long else cast_text(column, scan.type)
 
 
 def write_rows(table: Any, file: Any, delimiter: str) -> None:
@@ -261,7 +269,7 @@ def _as_text(column: Any, delimiter: str) -> Any:
     texts = column.cast(pa.string())
     if kind_of_arrow(column.type).is_number:
         return texts
-    special = pc.match_substring_regex(texts, f'^$|["\\r\\n{delimiter}]')
+    special = pc.match_substring_regex(texts, f'^$|["\\r\\n{re.escape(delimiter)}]')
     if not pc.any(special).as_py():
         return texts
     quoted = pc.binary_join_element_wise('"', pc.replace_substring(texts, '"', '""'), '"', "")

@@ -10,45 +10,71 @@ from typing import Any
 import numpy as np
 
 from pcfi.errors import FileError
-from pcfi.files.atomic_output import atomic_output
+from pcfi.files.atomic_output import Publication, atomic_output
 from pcfi.files.formats import DELIMITERS, STANDARD, Format
 from pcfi.files.text import write_rows
 
 
 def check_output(path: str, *, force: bool) -> None:
-    """Refuse early what could not be written in the end."""
+    """Refuse early what could not be written in the end; links are followed."""
     if path == STANDARD:
         return
-    place = Path(path)
+    place = Path(os.path.realpath(path))
     if place.is_dir():
         raise FileError(f"{path} is a folder: name a file in it")
+    if place.exists() and not place.is_file():
+        raise FileError(
+            f"{path} is a device or a pipe, which cannot be replaced by a file: name a file, or - for pipes"
+        )
     if place.exists() and not force:
         raise FileError(f"{path} exists already: choose another name, or overwrite it with --force")
-    if not place.parent.is_dir():
-        raise FileError(f"{path} cannot be written, because the folder {place.parent} does not exist: make it first")
-    if not os.access(place.parent, os.W_OK | os.X_OK):
-        raise FileError(f"{path} cannot be written, because the folder {place.parent} may not be written to")
+    check_folder(path)
+
+
+def check_folder(path: str) -> None:
+    """Refuse a path whose folder is not there, or may not be written to."""
+    folder = Path(path).parent if not Path(path).is_symlink() else Path(os.path.realpath(path)).parent
+    if not folder.is_dir():
+        raise FileError(f"{path} cannot be written, because the folder {folder} does not exist: make it first")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise FileError(f"{path} cannot be written, because the folder {folder} may not be written to")
 
 
 @contextmanager
-def atomic_file(path: str, *, force: bool = False) -> Iterator[Any]:
-    """A binary file to write to; it appears under its name, whole, when the block ends, or never."""
+def atomic_file(path: str, *, force: bool = False, publication: Publication | None = None) -> Iterator[Any]:
+    """A binary file to write to; it appears under its name, whole, when the block ends, or never.
+
+    With a `publication`, it appears together with the other files of it.
+    """
     check_output(path, force=force)
+    if publication is not None:
+        with publication.open(Path(path), force=force) as file:
+            yield file
+        return
     with atomic_output(Path(path), force=force) as file:
         yield file
 
 
-def write_table(table: Any, path: str, form: Format, *, force: bool = False) -> None:
-    """Write a table in a format of tables; `path` may be standard output."""
+def write_table(
+    table: Any,
+    path: str,
+    form: Format,
+    *,
+    force: bool = False,
+    publication: Publication | None = None,
+    delimiter: str | None = None,
+) -> None:
+    """Write a table in a format of tables; `path` may be standard output. None is the delimiter of the format."""
+    delimiter = delimiter or DELIMITERS.get(form.name, "")
     if path == STANDARD:
-        _write(table, sys.stdout.buffer, form)
+        _write(table, sys.stdout.buffer, form, delimiter)
         sys.stdout.buffer.flush()
         return
-    with atomic_file(path, force=force) as file:
-        _write(table, file, form)
+    with atomic_file(path, force=force, publication=publication) as file:
+        _write(table, file, form, delimiter)
 
 
-def _write(table: Any, file: Any, form: Format) -> None:
+def _write(table: Any, file: Any, form: Format, delimiter: str) -> None:
     import pyarrow as pa
     from pyarrow import feather, parquet
 
@@ -63,12 +89,35 @@ def _write(table: Any, file: Any, form: Format) -> None:
             np.savez_compressed(file, features=_array(table))
         case _:
             if form.compression is None:
-                write_rows(table, file, DELIMITERS[form.name])
+                write_rows(table, file, delimiter)
             else:
                 file.flush()
                 copy = os.fdopen(os.dup(file.fileno()), "wb")  # closed by pyarrow, unlike the file itself
                 with pa.CompressedOutputStream(pa.PythonFile(copy, mode="w"), form.compression) as packed:
-                    write_rows(table, packed, DELIMITERS[form.name])
+                    write_rows(table, packed, delimiter)
+
+
+def check_columns(schema: Any, path: str, form: Format) -> None:
+    """Refuse columns that the format cannot hold, such as lists in a text file, before any work is done."""
+    import io
+
+    import pyarrow as pa
+    from pyarrow import feather, parquet
+
+    if form.is_array:
+        return
+    for field in schema:
+        table = pa.schema([field]).empty_table()
+        try:
+            if form.is_text:
+                write_rows(pa.table({field.name: pa.nulls(1, field.type)}), io.BytesIO(), ",")
+            else:
+                (parquet.write_table if form.name == "parquet" else feather.write_feather)(table, io.BytesIO())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+            raise FileError(
+                f"{path} cannot hold the column {field.name!r} of type {field.type}: write another format, such as "
+                ".parquet or .feather, or leave the column out of the node file"
+            ) from None
 
 
 def _array(table: Any) -> Any:
@@ -77,10 +126,11 @@ def _array(table: Any) -> Any:
     return np.stack(columns, axis=1) if columns else np.empty((table.num_rows, 0))
 
 
-def write_text(text: str, path: str, *, force: bool = False) -> None:
-    """Write a text file."""
+def write_text(text: str, path: str, *, force: bool = False, publication: Publication | None = None) -> None:
+    """Write a text file in UTF-8."""
     if path == STANDARD:
-        sys.stdout.write(text)
+        sys.stdout.buffer.write(text.encode())
+        sys.stdout.buffer.flush()
         return
-    with atomic_file(path, force=force) as file:
+    with atomic_file(path, force=force, publication=publication) as file:
         file.write(text.encode())

@@ -64,6 +64,8 @@ class NodeColumns:
         Columns of categories to fill.
     missing_values : sequence
         Values that mean missing, besides null and NaN.
+    decimal : "." or "," or None
+        What stands before the fraction of numbers in a text file; None: each column shows it.
     """
 
     id: Any = None
@@ -71,6 +73,10 @@ class NodeColumns:
     exclude: Sequence[str] = ()
     categorical: Sequence[str] = ()
     missing_values: Sequence[Any] = ()
+    decimal: str | None = None
+
+    def __post_init__(self) -> None:
+        check_decimal(self.decimal)
 
     @property
     def filled(self) -> set[str]:
@@ -108,14 +114,18 @@ class EdgeColumns:
         None: by the usual names; False: all edges count 1.
     unknown_ids : {"error", "drop"}
         What happens to an edge that names an id that no node has.
+    decimal : "." or "," or None
+        As in `NodeColumns`.
     """
 
     source: str | None = None
     target: str | None = None
     weight: Weight = None
     unknown_ids: str = "error"
+    decimal: str | None = None
 
     def __post_init__(self) -> None:
+        check_decimal(self.decimal)
         if self.unknown_ids not in UNKNOWN_IDS:
             allowed = ", ".join(map(repr, UNKNOWN_IDS))
             raise ParameterError(f"must be one of {allowed}, got {self.unknown_ids!r}", parameter="unknown_ids")
@@ -161,6 +171,12 @@ def check_name(parameter: str, name: Any, names: Sequence[Any], what: str) -> No
     """Raise `ParameterError` if there is no such column."""
     if name is not None and name not in names:
         raise ParameterError(f"names {name!r}, but {what} has only the columns {listed(names)}", parameter=parameter)
+
+
+def check_decimal(decimal: Any) -> None:
+    """Raise `ParameterError` if this is no decimal mark."""
+    if decimal not in (None, ".", ","):
+        raise ParameterError(f"must be '.' or ',', got {decimal!r}", parameter="decimal")
 
 
 def check_distinct(names: Sequence[str], what: str, error: type[Exception] = FeatureError) -> None:
@@ -300,6 +316,24 @@ def _usual_ends(names: Sequence[str]) -> tuple[str, str] | None:
     if usual is not None:
         return lower[usual[0]], lower[usual[1]]
     return (names[0], names[1]) if len(names) in (2, 3) else None
+
+
+def looks_like_data(ends: tuple[str, str], is_id: Callable[[str], bool]) -> bool:
+    """Whether the names of both ends are ids of nodes, so that the first edge seems to stand where names belong.
+
+    >>> looks_like_data(("ann", "bob"), {"ann", "bob", "cyd"}.__contains__)
+    True
+    """
+    is_usual = tuple(str(name).lower() for name in ends) in END_NAMES
+    return not is_usual and all(is_id(str(name)) for name in ends)
+
+
+def headless(what: str, ends: tuple[str, str]) -> GraphError:
+    """The error for an edge table whose first line is an edge."""
+    return GraphError(
+        f"{what} begins with the edge from {ends[0]!r} to {ends[1]!r}, which are nodes: its first line must name the "
+        "columns, as in source,target"
+    )
 
 
 def unused_weight(kinds: Mapping[str, Kind], chosen: ChosenEdgeColumns, columns: EdgeColumns) -> str | None:

@@ -15,6 +15,7 @@ from pcfi.errors import GraphError, ParameterError, UnsupportedTypeError
 from pcfi.inputs import tensors
 from pcfi.inputs.edge_frames import read_edges
 from pcfi.inputs.ids import Ids, is_frame
+from pcfi.system_memory import refuse_allocation
 
 GraphLike = Any
 
@@ -23,6 +24,7 @@ _KNOWN_TYPES = (
     "a table of edges, a networkx graph, a graph of PyTorch Geometric, a graph from pcfi.prepare_graph, 'knn', or a "
     "function features -> graph"
 )
+NODE_BYTES = 24  # of a node in a graph that is being built, at least
 _LARGEST_NODE = np.iinfo(np.int32).max
 
 
@@ -264,6 +266,9 @@ def _read_edge_index(graph: Any, n_nodes: int | None, n_nodes_origin: str) -> _E
     size = n_nodes
     if size is None:
         size = int(index.max()) + 1 if index.size else 0
+        refuse_allocation(
+            NODE_BYTES * size, f"a graph of {size:,} nodes, as many as the largest number of a node says,"
+        )
     check_edge_index_range(index, size, n_nodes_origin if n_nodes is not None else "nodes are numbered from 0")
     if index.dtype not in (np.int32, np.int64):
         index = index.astype(np.int64)

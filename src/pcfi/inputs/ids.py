@@ -52,8 +52,14 @@ def kind_of(dtype: Any) -> Kind:
 
 
 def kinds_of(frame: Any) -> dict[str, Kind]:
-    """What each column of a narwhals DataFrame holds."""
-    return {name: kind_of(dtype) for name, dtype in frame.schema.items()}
+    """What each column of a narwhals DataFrame holds; one without a type that is null everywhere can be a channel."""
+    kinds = {name: kind_of(dtype) for name, dtype in frame.schema.items()}
+    for name, dtype in frame.schema.items():
+        series = frame.get_column(name)
+        is_object = str(getattr(series.to_native(), "dtype", "")) == "object"  # which narwhals takes for text
+        if (is_object or dtype == narwhals().Unknown) and len(series) and series.is_null().all():
+            kinds[name] = Kind.NUMBER
+    return kinds
 
 
 def is_unique(series: Any) -> bool:

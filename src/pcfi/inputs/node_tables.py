@@ -64,7 +64,7 @@ class NodeTable:
         What becomes channels, in this order; all other columns pass through.
     ids : Ids
     rounds : bool
-        Whether integers and booleans come back as such.
+        Whether integers come back as such; booleans always do.
     has_markers : bool
         Whether missing cells may hold a marker, such as -999, instead of null or NaN.
     """
@@ -94,6 +94,8 @@ class NodeTable:
             shares[column.missing] = np.nan
             return shares
         series = frame.get_column(column.name)
+        if column.missing.all():
+            return np.full((len(series), 1), np.nan, dtype=dtype)
         if series.dtype.is_integer():
             remedy = "leave it out with {channels}, or name it with {id} if it holds the ids"
             refuse_long_integers(series.min(), series.max(), f"the column {series.name!r}", remedy)
@@ -198,11 +200,11 @@ class NodeTable:
             part = filled[:, first : first + column.width]
             missing = column.missing if known is None else ~np.asarray(known)[:, first]
             if missing.any():
-                replaced.append(self._filled(frame, column, part))
+                replaced.append(self._filled(frame, column, part, missing))
             first += column.width
         return frame.with_columns(*replaced).to_native()
 
-    def _filled(self, frame: Any, column: NodeColumn, part: Array) -> Any:
+    def _filled(self, frame: Any, column: NodeColumn, part: Array, missing: Array) -> Any:
         series = frame.get_column(column.name)
         if column.samples is not None:
             rows = np.arange(len(part))
@@ -212,15 +214,15 @@ class NodeTable:
         nw, values = narwhals(), part[:, 0]
         if series.dtype.is_float():
             return self._new(frame, column.name, values).cast(series.dtype)
-        if self.rounds and np.isfinite(values).all():
-            if series.dtype == nw.Boolean:
-                return self._new(frame, column.name, values > 0.5)
-            if series.dtype.is_integer():
-                return self._new(frame, column.name, _whole(values, series)).cast(series.dtype)
+        if series.dtype == nw.Boolean:
+            chosen = missing & np.isfinite(values)
+            return self._new(frame, column.name, values > 0.5).zip_with(self._new(frame, column.name, chosen), series)
+        if self.rounds and np.isfinite(values).all() and series.dtype.is_integer():
+            return self._new(frame, column.name, _whole(values, series)).cast(series.dtype)
         return self._new(frame, column.name, values.astype(np.float64))
 
     def wrap_cells(self, cells: Array) -> Any:
-        """A table like this one, with an array of one number per cell in place of the channels.
+        """A table of the ids and the channels, with an array of one number per cell in place of the channels.
 
         A cell of a column of categories gets the number of its channels where these agree, as hops do, else NaN.
         """
@@ -233,7 +235,8 @@ class NodeTable:
             placed.append(
                 self._new(frame, column.name, part[:, 0] if agree.all() else np.where(agree, part[:, 0], np.nan))
             )
-        return frame.with_columns(*placed).to_native()
+        kept = {self.ids.column, *(column.name for column in self.columns)}
+        return frame.with_columns(*placed).select([name for name in frame.columns if name in kept]).to_native()
 
     def wrap_categories(self, column: int, cells: Array) -> Any:
         """A table of the same rows with a column of numbers for each category of a column."""

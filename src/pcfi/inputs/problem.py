@@ -12,6 +12,7 @@ from pcfi.inputs import tensors
 from pcfi.inputs.containers import Container, Wrap, default_channel_name, open_container
 from pcfi.inputs.graphs import Graph, GraphLike, is_graph, read_graph
 from pcfi.inputs.knn import knn_graph
+from pcfi.system_memory import refuse_allocation
 
 CHANNELS_AT_A_TIME = 512
 SMALL = 100_000  # cells below which a thread costs more than it saves
@@ -46,9 +47,14 @@ class Channels:
 
     @property
     def magnitude(self) -> Array:
-        """Largest absolute known value of each channel, in float64; 1 if that is 0."""
+        """Largest absolute known value of each channel, in float64; 1 if that is 0.
+
+        At least the smallest normal number of the values, so that one can divide by it.
+        """
         largest = np.maximum(np.abs(self.low), np.abs(self.high)).astype(np.float64)
-        return np.where(largest > 0, largest, 1.0)
+        is_float = self.low.dtype.kind == "f"
+        least = float(np.finfo(self.low.dtype).tiny) if is_float else 1.0
+        return np.where(largest > 0, np.maximum(largest, least), 1.0)
 
     @property
     def silent(self) -> Array:
@@ -174,6 +180,8 @@ def _read_features(container: Container) -> tuple[Array, Wrap]:
     dtype = working_dtype(values.dtype)
     is_half = values.dtype.kind == "f" and values.dtype.itemsize == 2
     wrap_values = (lambda filled: container.wrap_values(to_half(filled))) if is_half else container.wrap_values
+    if not values.flags.c_contiguous or values.dtype != dtype:
+        refuse_allocation(values.size * dtype.itemsize, f"a copy of the features in rows, as {dtype},")
     return np.ascontiguousarray(values, dtype=dtype), wrap_values
 
 

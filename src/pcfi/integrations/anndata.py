@@ -16,9 +16,9 @@ from pcfi.errors import (
     counted,
 )
 from pcfi.imputation import impute as impute_features
-from pcfi.memory import available, size_in_words
 from pcfi.optional import load
 from pcfi.result import Imputation
+from pcfi.system_memory import available, size_in_words
 
 __all__ = ["impute"]
 

@@ -59,8 +59,8 @@ def impute(
     unknown_ids : {"error", "drop"}, default="error"
         What to do with an edge that names an id that `nodes` does not have.
     round : bool, default=False
-        Whether filled integer and boolean columns are rounded and stay integers or booleans (without nulls: Int64 of
-        pandas becomes int64); otherwise they become float64.
+        Whether filled integer columns are rounded and stay integers (without nulls: Int64 of pandas becomes int64);
+        otherwise they become float64. Boolean columns stay boolean: a missing cell gets the likelier value.
     **options
         Further parameters of `pcfi.impute`, such as `alpha`, `beta` and `standardize` (advisable with numbers for alpha
         and beta if the channels have different units; without, it is on).
@@ -69,7 +69,7 @@ def impute(
     -------
     Imputation
         `values` is the node table with index, order of rows and columns, and precision of floats kept; columns without
-        missing cells are left as they are. `confidence` and `hops` are tables of the same shape.
+        missing cells are left as they are. `confidence` and `hops` are tables of the ids and the channels.
 
     Examples
     --------

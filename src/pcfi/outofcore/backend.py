@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pcfi._typing import Array
-from pcfi.errors import counted
+from pcfi.errors import StorageError, counted
 from pcfi.inputs.problem import Problem, group_by_key
 from pcfi.outofcore import file_names
 from pcfi.outofcore.filled_rows import FilledRows
@@ -89,8 +89,21 @@ class OutOfCoreBackend:
         """Write values, confidence and hops, range by range."""
         self._once(file_names.SINKS, self._make_sinks)
         self._do("write", self._run.n_ranges)
-        for sink in self._run.sinks().values():
-            sink.finish()
+        self._check_results()
+        identities = self._run.folder.read(file_names.SINKS)
+        for name, sink in self._run.sinks().items():
+            sink.finish(identities[name])
+
+    def _check_results(self) -> None:
+        """Raise `StorageError` if a part of a result is gone; the next call writes it again."""
+        run = self._run
+        for sink in run.sinks().values():
+            for index in sink.absent_ranges(run.n_ranges):
+                run.folder.forget("write", index)
+                raise StorageError(
+                    f"a part of {sink.partial!r} was removed while the run was going on: run it again, to write that "
+                    "part anew"
+                )
 
     def _do(self, stage: str, count: int, at_once: int = 1) -> None:
         """Do the tasks of a stage that are left, and log how long it took."""
@@ -160,7 +173,8 @@ class OutOfCoreBackend:
     def _make_sinks(self) -> None:
         for sink in self._run.sinks().values():
             sink.create(self._run.plan.range_rows)
-        self._run.folder.write(file_names.SINKS, list(self._run.results))
+        identities = {name: sink.identity for name, sink in self._run.sinks().items()}
+        self._run.folder.write(file_names.SINKS, identities)
 
 
 def _panels(route: Route, chosen: Array, diffusion: Diffusion) -> list[Array]:

@@ -1,11 +1,12 @@
 """The graph argument of `pcfi.scale.impute` -> a graph folder, built once for a run."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from pcfi.errors import UnsupportedTypeError
 from pcfi.files.paths import full_path, is_address, suffix_of, table_suffix
+from pcfi.inputs.columns import EdgeColumns
 from pcfi.memory import give_back, size_in_bytes
 from pcfi.outofcore import file_names
 from pcfi.outofcore.edge_tables import SUFFIXES
@@ -15,6 +16,11 @@ from pcfi.outofcore.mapped_graph import MappedGraph, build_graph
 from pcfi.settings import Settings
 
 USUAL_MEMORY = "2GB"  # to build a graph in
+
+
+def build_columns(columns: EdgeColumns) -> dict[str, Any]:
+    """The columns of an edge file as `build_graph` takes them."""
+    return {name: value for name, value in asdict(columns).items() if name != "decimal"}
 
 
 @dataclass(frozen=True)

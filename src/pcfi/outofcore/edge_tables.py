@@ -12,8 +12,15 @@ from pcfi._typing import Array
 from pcfi.errors import ColumnWarning, GraphError, PcfiError, counted
 from pcfi.files.opening import InputFile
 from pcfi.files.paths import opened, table_suffix
-from pcfi.files.text import dialect_of, parse_options
-from pcfi.inputs.columns import EdgeColumns, check_distinct, choose_edge_columns, unused_weight
+from pcfi.files.text import TextTable, first_rows, parse_options
+from pcfi.inputs.columns import (
+    EdgeColumns,
+    check_distinct,
+    choose_edge_columns,
+    headless,
+    looks_like_data,
+    unused_weight,
+)
 from pcfi.inputs.node_tables import kind_of_arrow
 from pcfi.optional import load
 from pcfi.outofcore.feature_stores import parquet_files
@@ -194,12 +201,17 @@ def _csv_batches(path: str, names: dict[str, str], size: int, ids: Any) -> Itera
     types = {names[end]: ids for end in IDS if ids is not None}
     if "weight" in names:
         types[names["weight"]] = pa.float64()
-    options = csv.ConvertOptions(
-        include_columns=list(names.values()), column_types=types, decimal_point=dialect_of(file).decimal
-    )
+    decimal = weight_decimal(file, names["weight"]) if "weight" in names else "."
+    options = csv.ConvertOptions(include_columns=list(names.values()), column_types=types, decimal_point=decimal)
     with file.arrow() as stream:
         blocks = csv.ReadOptions(block_size=min(size * 16, 1 << 26))
         yield from csv.open_csv(stream, blocks, parse_options(file), options)
+
+
+def weight_decimal(file: InputFile, weight: str) -> str:
+    """The decimal mark of the weights, by the first rows; a row that is written in another way is an error later."""
+    rows = first_rows(file).select([weight])
+    return TextTable(file, rows).types(())[weight].decimal if rows.num_rows else "."
 
 
 def _parquet_largest(path: str, columns: tuple[str, str]) -> int | None:
@@ -242,7 +254,18 @@ def open_table(path: str, columns: EdgeColumns, ids: Any) -> TableEdges:
     if unused is not None:
         text = f"the edges are unweighted, although the column {unused!r} of the edge file holds numbers: pass weight="
         warnings.warn(f"{text}{unused!r} if these are weights, or weight=False if not", ColumnWarning, stacklevel=4)
-    return TableEdges(path, chosen.ends, chosen.weight, _checked_ids(ids), columns.unknown_ids == "drop")
+    checked = _checked_ids(ids)
+    if table_suffix(path) != ".parquet" and looks_like_data(chosen.ends, lambda name: _is_id(name, checked)):
+        raise headless(repr(path), chosen.ends)
+    return TableEdges(path, chosen.ends, chosen.weight, checked, columns.unknown_ids == "drop")
+
+
+def _is_id(name: str, ids: Any) -> bool:
+    """Whether a name is among the ids; without ids, whether it is a row number."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return name.isdecimal() if ids is None else bool(pc.any(pc.equal(ids.cast(pa.string()), name)).as_py())
 
 
 def first_ends(path: str, columns: EdgeColumns, size: int) -> list[Any]:

@@ -13,8 +13,8 @@ from pcfi.errors import FeatureError, ParameterError, TooLargeError, Unsupported
 from pcfi.files.paths import full_path, is_address, opened, suffix_of
 from pcfi.inputs.columns import refuse_long_integers
 from pcfi.inputs.node_tables import kind_of_arrow
-from pcfi.memory import size_in_words
 from pcfi.optional import load
+from pcfi.system_memory import size_in_words
 
 SUFFIXES = (".npy", ".zarr", ".parquet")
 

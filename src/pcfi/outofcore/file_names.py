@@ -32,6 +32,11 @@ def panel(number: int) -> str:
     return f"panel-{number}.raw"
 
 
+def begun(number: int) -> str:
+    """Marks a panel whose diffusion has begun: its missing cells are no longer as they were split."""
+    return f"begun-{number}"
+
+
 def product(name: str) -> str:
     """A factor of the channels that are one product."""
     return f"product-{name}.npy"

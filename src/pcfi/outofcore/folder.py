@@ -1,11 +1,14 @@
 """The work folder of a run: its description, the journal of its finished tasks, and the arrays between the stages.
 
 A task is finished when its entry is in the journal; the entry is written after the data of the task. Entries are
-written atomically, whichever process is killed. Tasks can be repeated at any time.
+written atomically, whichever process is killed. Tasks can be repeated at any time. Entries and small files carry their
+checksum, and entries those of the large files that their task wrote: `integrity` compares them when a run is resumed.
 """
 
+import io
 import json
 import os
+import zlib
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,12 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pcfi._typing import Array
-from pcfi.errors import ParameterError
+from pcfi.errors import ParameterError, StorageError
 from pcfi.files.atomic_output import atomic_output
+from pcfi.files.checksums import TRAILER, checksum, has_trailer, with_checksum, without_checksum
 from pcfi.files.paths import remove, reserve
 from pcfi.outofcore import file_names
 
-FORMAT = 3  # of the files in a work folder
+FORMAT = 4  # of the files in a work folder
 
 
 class WorkFolder:
@@ -42,7 +46,7 @@ class WorkFolder:
     def begin(self, job: dict[str, Any]) -> None:
         """Write the description of a new run, or check that it is that of the run to be resumed."""
         job = json.loads(json.dumps({"format": FORMAT, **job}))
-        self.path.mkdir(parents=True, exist_ok=True)
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self.has(file_names.JOB):
             before = self.job()
             different = sorted(name for name in {*job, *before} if job.get(name) != before.get(name))
@@ -63,13 +67,23 @@ class WorkFolder:
 
     def write(self, name: str, facts: Any) -> None:
         """Write facts as JSON, atomically."""
-        text = json.dumps(facts, indent=1)
         with atomic_output(self.path / name) as file:
-            file.write(text.encode())
+            file.write(with_checksum(json.dumps(facts, indent=1)))
 
     def read(self, name: str) -> Any:
         """Read facts from JSON."""
-        return json.loads((self.path / name).read_text())
+        text = without_checksum((self.path / name).read_bytes())
+        if text is None:
+            raise StorageError(
+                f"{str(self.path / name)!r} is damaged, so that the run cannot be continued: remove the folder "
+                f"{str(self.path)!r}, and run it again from the start"
+            )
+        return json.loads(text)
+
+    def is_intact(self, name: str) -> bool:
+        """Whether a file of facts or a small array is as it was written."""
+        path = self.path / name
+        return without_checksum(path.read_bytes()) is not None if path.suffix == ".json" else has_trailer(path)
 
     def retire(self) -> None:
         """Remove the folder; it is renamed first, so that a partly removed folder is never resumed."""
@@ -101,20 +115,37 @@ class WorkFolder:
         """Add a task to the journal."""
         # not flushed to disk, which would stall all workers: a task whose entry is lost in a crash is repeated
         with atomic_output(self.path / file_names.JOURNAL / f"{stage}-{index:06d}.json", durable=False) as file:
-            file.write(json.dumps(facts).encode())
+            file.write(with_checksum(json.dumps(facts)))
 
     def finished(self, stage: str) -> dict[int, dict[str, Any]]:
         """The finished tasks of a stage, with the facts in their journal entries."""
-        texts = {entry: entry.read_text() for entry in sorted((self.path / file_names.JOURNAL).glob(f"{stage}-*.json"))}
+        entries = sorted((self.path / file_names.JOURNAL).glob(f"{stage}-*.json"))
+        texts = {entry: without_checksum(entry.read_bytes()) for entry in entries}
         # an entry may be empty after a crash of the machine
-        return {
-            int(entry.stem.rpartition("-")[2]): json.loads(text) for entry, text in texts.items() if text.strip("\0")
-        }
+        return {int(entry.stem.rpartition("-")[2]): json.loads(text) for entry, text in texts.items() if text}
+
+    def forget(self, stage: str, index: int) -> None:
+        """Remove a task from the journal, so that it is done again."""
+        (self.path / file_names.JOURNAL / f"{stage}-{index:06d}.json").unlink(missing_ok=True)
+
+    def part_checksum(self, name: str, first: int, length: int, stride: int = 0, count: int = 1) -> list[Any]:
+        """`count` parts of a large file, `stride` bytes apart, with their checksum: what an entry holds about them."""
+        value = 0
+        for part in range(count):
+            value = checksum(self.path / name, first + part * stride, length, value)
+        return [name, first, length, stride, count, value]
+
+    def is_same(self, part: list[Any]) -> bool:
+        """Whether a part of a large file still has the checksum that `part_checksum` found."""
+        return (self.path / part[0]).exists() and self.part_checksum(*part[:5]) == part
 
     def save(self, name: str, array: Array) -> None:
         """Save a small array, atomically."""
+        content = io.BytesIO()
+        np.save(content, array, allow_pickle=False)
         with atomic_output(self.path / name) as file:
-            np.save(file, array, allow_pickle=False)
+            file.write(content.getbuffer())
+            file.write(zlib.crc32(content.getbuffer()).to_bytes(TRAILER, "little"))
 
     def load(self, name: str) -> Array:
         """Load a small array."""
@@ -124,6 +155,10 @@ class WorkFolder:
     def has(self, name: str) -> bool:
         """Whether a file of that name exists."""
         return (self.path / name).exists()
+
+    def mark(self, name: str) -> None:
+        """Create an empty file."""
+        (self.path / name).touch()
 
     def create(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
         """Reserve disk space for a large array."""

@@ -1,10 +1,10 @@
 """`pcfi.scale.impute`: features and graph in files -> results in files, stage by stage, within a budget of memory."""
 
 import errno
+import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,31 +16,35 @@ from pcfi.errors import (
     FeatureError,
     GraphError,
     ParameterError,
+    PcfiWarning,
     StorageError,
     TooLargeError,
     UnreachableError,
     UnsupportedTypeError,
+    counted,
 )
 from pcfi.files.paths import full_path, is_address, is_scratch, place_of, remove, suffix_of
-from pcfi.inputs.columns import EdgeColumns, NodeColumns, Weight
+from pcfi.inputs.columns import EdgeColumns, NodeColumns, Weight, shortened
 from pcfi.inputs.graphs import read_graph
-from pcfi.memory import available
 from pcfi.outofcore import file_names
 from pcfi.outofcore.backend import fill_run
-from pcfi.outofcore.edge_source import EdgeSource
+from pcfi.outofcore.edge_source import EdgeSource, build_columns
 from pcfi.outofcore.feature_stores import FeatureStore, open_features
 from pcfi.outofcore.folder import WorkFolder
+from pcfi.outofcore.integrity import drop_damaged
 from pcfi.outofcore.mapped_graph import FACTS, MappedGraph, open_graph
 from pcfi.outofcore.node_source import ConversionFile, NodeSource, ends_of, id_like_channel, open_nodes
 from pcfi.outofcore.plan import check_budget, check_space, make_plan
 from pcfi.outofcore.result import StoredImputation, report
 from pcfi.outofcore.run import OutOfCoreRun, facts_of
+from pcfi.outofcore.run_lock import run_lock
 from pcfi.outofcore.runners import DaskRunner, LocalRunner, Runner, connected
 from pcfi.outofcore.sinks import exists, open_sink
 from pcfi.outofcore.tasks import WORD
 from pcfi.progress import compile_notice
 from pcfi.settings import Settings
 from pcfi.stages.solvers import Solver, UntilSettled
+from pcfi.system_memory import available
 
 METHODS = ("pcfi", "fp")
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -160,14 +164,19 @@ def impute(
         progress=progress,
         objective="representation",
     )
-    results = {"values": _text(result), "confidence": _text(confidence), "hops": _text(hops)}
+    results = {
+        "values": result_path(result),
+        "confidence": result_path(confidence),
+        "hops": result_path(hops),
+    }
     _check_choices(settings, results)
     for name, path in results.items():
         if path is not None:
             open_sink(path, "result" if name == "values" else name, (0, 0), np.float32, [])  # that it can be written
     folder = WorkFolder(work_path(work, results["values"]))
     edge_columns = EdgeColumns(source=source, target=target, weight=weight, unknown_ids=unknown_ids)
-    with connected(client) as cluster, _kept_or_removed(folder):
+    with connected(client) as cluster, run_lock(folder.path), _kept_or_removed(folder):
+        resumes = folder.has(file_names.JOB)
         _refuse_existing(folder, results, overwrite)
         if not isinstance(features, NodeSource):
             if categorical:
@@ -179,9 +188,12 @@ def impute(
         _check_shapes(store, mask)
         _check_places(results, {"features": store.path} | ({} if mask is None else {"known": mask.path}))
         check_budget(store, settings, memory, cluster)
-        edges = EdgeSource.of(graph, features.id, asdict(edge_columns))
+        edges = EdgeSource.of(graph, features.id, build_columns(edge_columns))
         built = edges.folder(folder, store, settings, memory)
         run = _begin(folder, settings, features, mask, built, {"results": results, "edges": edges.facts()})
+        if resumes and folder.has(file_names.PLAN):
+            _drop_damaged(run)
+            run = OutOfCoreRun(folder)
         plan = make_plan(run, memory, cluster)
         folder.write(file_names.PLAN, plan)
         runner: Runner = LocalRunner(run, progress=progress)
@@ -194,6 +206,18 @@ def impute(
     for notice in notices:
         warnings.warn(notice, stacklevel=2)
     return stored
+
+
+def _drop_damaged(run: OutOfCoreRun) -> None:
+    """Let the parts of a work folder be made again that are not as they were written, and warn."""
+    damaged = drop_damaged(run)
+    if damaged:
+        warnings.warn(
+            f"{counted(len(damaged), 'file')} of the work folder changed while the run was stopped, and what they held "
+            f"is computed again: {shortened(damaged)}",
+            PcfiWarning,
+            stacklevel=3,
+        )
 
 
 def _open_nodes(path: Any, columns: NodeColumns, graph: Any, edges: EdgeColumns, folder: WorkFolder) -> NodeSource:
@@ -224,10 +248,14 @@ def check_categories(results: Iterable[str | None], unreachable: str, known: Any
             raise ParameterError(f"{path!r} holds numbers only: write categories to .parquet")
 
 
-def _text(path: str | Path | None) -> str | None:
+def result_path(path: str | Path | None) -> str | None:
+    """Full path or address of a result; links are followed."""
     if path is not None and not isinstance(path, str | Path):
         raise UnsupportedTypeError(f"a result must be a path, got {path!r}")
-    return None if path is None else full_path(path)
+    if path is None:
+        return None
+    full = full_path(path)
+    return os.path.realpath(full) if not is_address(full) and Path(full).is_symlink() else full
 
 
 def _check_choices(settings: Settings, results: dict[str, str | None]) -> None:
@@ -351,7 +379,7 @@ def _kept_or_removed(folder: WorkFolder) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, StorageError) or error.errno not in NO_SPACE:
             raise
+        kept = f". Finished tasks are kept in {str(folder.path)!r}" if folder.n_finished else ""
         raise StorageError(
-            f"no space is left on disk ({error}). Finished tasks are kept in {str(folder.path)!r}",
-            remedy="make room, and run it again to continue",
+            f"no space is left on disk ({error}){kept}", remedy="make room, and run it again to continue"
         ) from error

@@ -19,10 +19,11 @@ from pcfi.errors import GraphError, ParameterError, TooLargeError, counted
 from pcfi.files.atomic_output import atomic_output
 from pcfi.files.paths import remove
 from pcfi.inputs.graphs import Graph, check_n_nodes
-from pcfi.memory import size_in_bytes, size_in_words
+from pcfi.memory import size_in_bytes
 from pcfi.outofcore.buckets import Buckets, write_rows
 from pcfi.outofcore.edge_chunks import EdgeFile, checked, count_nodes, open_edges
 from pcfi.progress import progress_bar
+from pcfi.system_memory import size_in_words
 
 FORMAT = 1
 FACTS = "graph.json"

@@ -15,11 +15,11 @@ from pcfi.files.text import holds_integers
 from pcfi.files.text_batches import TextBatches
 from pcfi.inputs.columns import EdgeColumns, Kind, NodeColumns
 from pcfi.inputs.node_tables import kind_of_arrow
-from pcfi.memory import size_in_words
 from pcfi.outofcore.edge_tables import SUFFIXES as EDGE_SUFFIXES
 from pcfi.outofcore.edge_tables import first_ends
 from pcfi.outofcore.feature_stores import FeatureStore, ParquetStore, open_features
 from pcfi.outofcore.node_conversion import conversion_facts, convert_nodes
+from pcfi.system_memory import size_in_words
 
 ROWS_AT_A_TIME = 1 << 16  # also enough to reject most columns as ids before all of their values are compared
 TEXT_SUFFIXES = (".csv", ".tsv")
@@ -162,6 +162,7 @@ def _converted(
             "exclude": list(columns.exclude),
             "categorical": list(columns.categorical),
             "missing_values": list(map(str, columns.missing_values)),
+            "decimal": columns.decimal,
         },
     )
 

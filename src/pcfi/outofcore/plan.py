@@ -12,18 +12,17 @@ from pcfi.inputs.problem import working_dtype
 from pcfi.memory import (
     MAX_SHARE_OF_AVAILABLE,
     ProblemSize,
-    available,
     diffusion_bytes,
     private_memory,
     propagation_bytes,
     size_in_bytes,
-    size_in_words,
 )
 from pcfi.outofcore import file_names
 from pcfi.outofcore.feature_stores import FeatureStore
 from pcfi.outofcore.run import OutOfCoreRun, RunPlan, patterns_at_a_time
 from pcfi.settings import Settings
 from pcfi.stages.solvers import UntilSettled
+from pcfi.system_memory import available, size_in_words, two_sizes_in_words
 
 MAX_RANGES = 64  # of rows, each a task: more would only add to the journal
 MIN_RANGE_BYTES = 1 << 24  # of features in a task: smaller tasks cost more than they gain
@@ -92,9 +91,10 @@ def refuse_small_budget(store: FeatureStore, size: ProblemSize, settings: Settin
     """Raise `TooLargeError` if reading, hops or diffusion take more than the budget."""
     needed = max(diffuse_task_bytes(size, settings), hops_task_bytes(size))
     if base + needed > budget:
+        words = two_sizes_in_words(base + needed, budget)
         raise TooLargeError(
-            f"{size.n_nodes:,} nodes need about {size_in_words(base + needed)} of private memory, whatever the number "
-            f"of channels, but memory is {size_in_words(budget)}",
+            f"{size.n_nodes:,} nodes need about {words[0]} of private memory, whatever the number of channels, but "
+            f"memory is {words[1]}",
             remedy=_remedy(settings),
         )
     reading = READ_COPIES * store.largest_read
@@ -157,17 +157,15 @@ def check_layout(run: OutOfCoreRun) -> None:
     spare = plan["budget"] - plan["base"]
     needed = diffuse_task_bytes(size, run.settings)
     if needed > spare:
-        raise TooLargeError(
-            f"diffusion needs about {size_in_words(plan['base'] + needed)} of private memory, but memory is "
-            f"{size_in_words(plan['budget'])}: grant more"
-        )
+        words = two_sizes_in_words(plan["base"] + needed, plan["budget"])
+        raise TooLargeError(f"diffusion needs about {words[0]} of private memory, but memory is {words[1]}: grant more")
     sums = 0 if run.layout.is_product else sums_task_bytes(size, plan["chunk_rows"])
     if sums > spare:
+        words = two_sizes_in_words(plan["base"] + sums, plan["budget"])
         most = int((max(0, spare - plan["chunk_rows"] * row_bytes(size)) / (8 * MAX_TREE_SUMS)) ** 0.5)
         raise TooLargeError(
-            f"channel propagation between {size.n_propagating:,} channels needs about "
-            f"{size_in_words(plan['base'] + sums)} of private memory, but memory is {size_in_words(plan['budget'])}, "
-            f"enough for {most:,} channels",
+            f"channel propagation between {size.n_propagating:,} channels needs about {words[0]} of private memory, "
+            f"but memory is {words[1]}, enough for {most:,} channels",
             remedy="grant more, or leave out channel propagation with {beta=0}",
         )
 
@@ -187,8 +185,9 @@ def check_space(run: OutOfCoreRun) -> None:
     needed = disk_bytes(run) + beside * run.n_nodes * run.n_channels * run.dtype.itemsize
     free = shutil.disk_usage(home).free
     if needed > free:
+        words = two_sizes_in_words(needed, free)
         raise StorageError(
-            f"the work folder and what is written beside it take up to {size_in_words(needed)}, but the disk of "
-            f"{str(home)!r} has {size_in_words(free)} left",
+            f"the work folder and what is written beside it take up to {words[0]}, but the disk of {str(home)!r} has "
+            f"{words[1]} left",
             remedy="make room, or choose another disk with {work}",
         )

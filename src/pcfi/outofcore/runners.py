@@ -21,6 +21,8 @@ from pcfi.progress import progress_bar
 Node = TypeVar("Node")
 
 CONNECT_TIMEOUT = "20s"  # until a scheduler answers, and until a first worker is there
+SECONDS_BETWEEN_LOOKS = 2.0  # at the workers, while tasks run
+MAX_SECONDS_WITHOUT_WORKERS = 60  # a scheduler that restarts its workers has some again by then
 
 
 class Runner(Protocol):
@@ -118,6 +120,7 @@ class DaskRunner:
         self._client = client
         self._token = run.plan.token
         self._progress = progress
+        self._deserted_since: float | None = None
 
     def _submit(self, stage: str, index: int, *, record: bool) -> Any:
         path = str(self._run.folder.path)
@@ -135,15 +138,16 @@ class DaskRunner:
 
     def run(self, stage: str, count: int, at_once: int = 1) -> None:  # noqa: ARG002  a worker runs one at a time
         """Submit the tasks and wait; if one fails, cancel the others."""
-        from distributed import as_completed
-
         finished = self._run.folder.finished(stage)
         futures = [self._submit(stage, index, record=True) for index in range(count) if index not in finished]
         with progress_bar(stage, count, show=self._progress) as advance, self._clear_errors(futures):
             advance(count - len(futures))
-            for future in as_completed(futures, loop=self._client.loop):
-                future.result()
-                advance(1)
+            waiting = set(futures)
+            while waiting:
+                for future in self._next(waiting):
+                    waiting.remove(future)
+                    future.result()
+                    advance(1)
 
     def total(self, stage: str, count: int) -> Array:
         """Let the workers add their results in pairs, and fetch the total."""
@@ -160,13 +164,38 @@ class DaskRunner:
                 lambda index: keep(self._submit(stage, index, record=False)),
                 lambda left, right: keep(self._client.submit(add, left, right, pure=False)),
             )
+            while not self._next({result}):
+                continue
             return np.asarray(result.result())
+
+    def _next(self, waiting: set[Any]) -> set[Any]:
+        """The tasks that have ended meanwhile, none after a while; an error if there are no workers to do them."""
+        from distributed import wait
+
+        try:
+            with self._client.as_current():
+                done: set[Any] = set(wait(waiting, timeout=SECONDS_BETWEEN_LOOKS, return_when="FIRST_COMPLETED").done)
+        except TimeoutError:
+            done = set()
+        if done or self._client.status != "running" or self._client.nthreads():
+            self._deserted_since = None
+            return done
+        self._deserted_since = self._deserted_since or time.monotonic()
+        if time.monotonic() - self._deserted_since > MAX_SECONDS_WITHOUT_WORKERS:
+            raise ClusterError(
+                f"the cluster has had no worker for {MAX_SECONDS_WITHOUT_WORKERS} s: were they killed, or is the "
+                f"machine that they ran on gone? Start workers again. {self._kept}"
+            )
+        return done
+
+    @property
+    def _kept(self) -> str:
+        return f"Finished tasks are kept in {str(self._run.folder.path)!r}: run it again to continue"
 
     @contextmanager
     def _clear_errors(self, futures: list[Any]) -> Iterator[None]:
         """Cancel the tasks if one of them fails, and raise an error that explains what happened to the cluster."""
         distributed = load("distributed", "a cluster", "scale")
-        kept = f"Finished tasks are kept in {str(self._run.folder.path)!r}: run it again to continue"
         try:
             yield
         except BaseException as error:
@@ -177,10 +206,10 @@ class DaskRunner:
                 raise ClusterError(
                     f"workers died again and again while they did the same task ({error.task}), most likely because it "
                     "took more memory than they have: give workers more memory (pcfi info estimates it), or run "
-                    f"fewer on a machine. {kept}"
+                    f"fewer on a machine. {self._kept}"
                 ) from error
             if not connected and isinstance(error, OSError | distributed.CancelledError):
-                raise ClusterError(f"the connection to the scheduler is lost. {kept}") from error
+                raise ClusterError(f"the connection to the scheduler is lost. {self._kept}") from error
             raise
 
 
@@ -202,8 +231,11 @@ def connect(client: Any) -> Any:
     if isinstance(client, str):
         try:
             client = distributed.Client(client, timeout=CONNECT_TIMEOUT, set_as_default=False)
-        except (OSError, ValueError) as error:
-            raise ClusterError(f"the scheduler at {client!r} cannot be reached ({error}): is it running?") from None
+        except Exception as error:  # of its own kind for every way in which an address can be wrong
+            raise ClusterError(
+                f"the scheduler at {client!r} cannot be reached ({' '.join(str(error).split())}): is it running, and "
+                "is this its address, as in tcp://10.0.0.1:8786?"
+            ) from None
     if not isinstance(client, distributed.Client):
         raise ClusterError(f"client must be a dask.distributed.Client or the address of a scheduler, got {client!r}")
     try:

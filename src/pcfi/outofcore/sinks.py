@@ -1,6 +1,7 @@
 """Result files, written in ranges of rows by any process, which appear under their names when they are complete."""
 
 import os
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -10,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pcfi._typing import Array
-from pcfi.errors import ParameterError
-from pcfi.files.atomic_output import atomic_output
+from pcfi.errors import ParameterError, StorageError
+from pcfi.files.atomic_output import PRIVATE, atomic_output, publish_mode
+from pcfi.files.checksums import checksum
 from pcfi.files.paths import is_address, is_scratch, remove, reserve, suffix_of
 from pcfi.optional import load
 from pcfi.outofcore.feature_stores import SUFFIXES
@@ -47,14 +49,53 @@ class ResultSink:
         """A context with the function that writes the rows of a range, in order."""
         raise NotImplementedError
 
-    def finish(self) -> None:
-        """Rename the result, or mark it as complete."""
+    def checksum(self, index: int, first: int, last: int) -> int | None:
+        """Checksum of the rows `first` to `last`, which are the range `index`; None at an address."""
+        raise NotImplementedError
+
+    @property
+    def identity(self) -> list[int] | None:
+        """What the result keeps when it is renamed: device and inode; None at an address, where nothing is renamed."""
+        return None if is_address(self.path) else _identity(Path(self.partial))
+
+    @property
+    def _written(self) -> Path:
+        """Where the result is now: under its temporary name, or already under its final one."""
+        return Path(self.partial if Path(self.partial).exists() else self.path)
+
+    def is_there(self, identity: list[int] | None) -> bool:
+        """Whether the result that was created is there, under its temporary name or already under its final one."""
+        if is_address(self.path):
+            return True
+        return identity is not None and identity in (_identity(Path(self.partial)), _identity(Path(self.path)))
+
+    def absent_ranges(self, n_ranges: int) -> list[int]:  # noqa: ARG002
+        """Ranges whose files are gone; arrays are one file, which `finish` looks for."""
+        return []
+
+    def finish(self, identity: list[int] | None) -> None:
+        """Give the result that was created its name, or mark it as complete."""
         if is_address(self.path):
             fs, root = load("fsspec", "an address", "scale").core.url_to_fs(self.path)
             fs.pipe_file(f"{root}/{FINISHED}", b"")
-        elif Path(self.partial).exists():  # otherwise a run that was killed had already renamed it
-            remove(Path(self.path))
-            Path(self.partial).rename(self.path)
+            return
+        partial, place = Path(self.partial), Path(self.path)
+        if identity == _identity(place):
+            return  # a run that was killed had already renamed it
+        if identity != _identity(partial):
+            raise StorageError(f"{self.partial!r} was removed or replaced: run it again, to write it anew")
+        publish_mode(partial, place)
+        if place.is_dir() or partial.is_dir():  # what is a folder cannot be replaced at once
+            remove(place)
+        partial.replace(place)
+
+
+def _identity(path: Path) -> list[int] | None:
+    try:
+        facts = path.stat()
+    except OSError:
+        return None
+    return [facts.st_dev, facts.st_ino]
 
 
 class NpySink(ResultSink):
@@ -62,7 +103,8 @@ class NpySink(ResultSink):
 
     def create(self, range_rows: int) -> None:  # noqa: ARG002
         """Reserve the file, with its header."""
-        with Path(self.partial).open("wb") as file:
+        Path(self.partial).unlink(missing_ok=True)
+        with open(self.partial, "wb", opener=_private) as file:
             np.lib.format.write_array_header_2_0(
                 file, {"descr": self.dtype.str, "fortran_order": False, "shape": self.shape}
             )
@@ -83,6 +125,17 @@ class NpySink(ResultSink):
             file.flush()
             os.fsync(file.fileno())
 
+    def checksum(self, index: int, first: int, last: int) -> int | None:  # noqa: ARG002
+        """Checksum of the bytes of these rows."""
+        row = self.shape[1] * self.dtype.itemsize
+        path = self._written
+        header = path.stat().st_size - self.shape[0] * row
+        return checksum(path, header + first * row, (last - first) * row)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, PRIVATE)
+
 
 class ZarrSink(ResultSink):
     """A Zarr array in chunks of complete rows; each chunk lies within one range."""
@@ -97,6 +150,9 @@ class ZarrSink(ResultSink):
         while range_rows % pieces:
             pieces += 1
         chunks = (range_rows // pieces, self.shape[1])
+        if not is_address(self.path):
+            remove(Path(self.partial))
+            Path(self.partial).mkdir(mode=0o700)
         zarr.open(self.partial, mode="w", shape=self.shape, chunks=chunks, dtype=self.dtype)
 
     @contextmanager
@@ -107,12 +163,22 @@ class ZarrSink(ResultSink):
         yield buffer.write
         buffer.flush()
 
-    def finish(self) -> None:
+    def checksum(self, index: int, first: int, last: int) -> int | None:  # noqa: ARG002
+        """Checksum of these rows, some at a time; they are read as any reader would."""
+        if is_address(self.path):
+            return None
+        array, value = load("zarr", "writing Zarr", "scale").open(str(self._written), mode="r"), 0
+        for start in range(first, last, array.chunks[0]):
+            rows = array[start : min(start + array.chunks[0], last)]
+            value = zlib.crc32(np.ascontiguousarray(rows).data, value)
+        return value
+
+    def finish(self, identity: list[int] | None) -> None:
         """Rename the result, or mark it as complete."""
         if is_address(self.path):
             load("zarr", "writing Zarr", "scale").open(self.path, mode="r+").attrs["complete"] = True
         else:
-            super().finish()
+            super().finish(identity)
 
 
 class _ChunkBuffer:
@@ -169,7 +235,7 @@ class ParquetSink(ResultSink):
             fs.makedirs(root, exist_ok=True)
         else:
             remove(Path(self.partial))
-            Path(self.partial).mkdir(parents=True)
+            Path(self.partial).mkdir(mode=0o700, parents=True)
 
     @contextmanager
     def range(self, index: int) -> Iterator[Write]:
@@ -177,7 +243,7 @@ class ParquetSink(ResultSink):
         pa = load("pyarrow", "writing Parquet", "scale")
         import pyarrow.parquet as pq
 
-        name = f"part-{index:05d}.parquet"
+        name = part_name(index)
         opened: list[Any] = []
 
         def write(_start: int, rows: Array, batch: Any) -> None:
@@ -195,11 +261,22 @@ class ParquetSink(ResultSink):
             yield write
             opened[0].close()
 
-    def finish(self) -> None:
+    def checksum(self, index: int, first: int, last: int) -> int | None:  # noqa: ARG002
+        """Checksum of the file of the range; None if there is none, and at an address."""
+        path = None if is_address(self.path) else self._written / part_name(index)
+        return checksum(path) if path is not None and path.is_file() else None
+
+    def absent_ranges(self, n_ranges: int) -> list[int]:
+        """Ranges whose files are gone."""
+        if is_address(self.path):
+            return []
+        return [index for index in range(n_ranges) if not (self._written / part_name(index)).is_file()]
+
+    def finish(self, identity: list[int] | None) -> None:
         """Remove temporary files of killed writers, and rename the result."""
         for path in filter(is_scratch, Path(self.partial).glob("*")):
             path.unlink()
-        super().finish()
+        super().finish(identity)
 
     def replaced(self, rows: Array, batch: Any) -> Any:
         """The batch with its channels replaced by `rows`; without a batch, the rows alone."""
@@ -221,7 +298,7 @@ class ParquetSink(ResultSink):
             if field.name in groups:
                 columns[field.name] = self._category(rows[:, groups[field.name]], before, self.categories[field.name])
             elif field.name in places and field.name not in (self.kept or ()):
-                columns[field.name] = self._column(rows[:, places[field.name]], field.type)
+                columns[field.name] = self._column(rows[:, places[field.name]], field.type, before)
             elif field.name not in dropped:
                 columns[field.name] = before
         facts = {key: text for key, text in (batch.schema.metadata or {}).items() if key != METADATA}
@@ -238,15 +315,24 @@ class ParquetSink(ResultSink):
         chosen = pa.array(labels).cast(before.type).take(pa.array(shares.argmax(axis=1)))
         return pc.if_else(pc.and_(before.is_null(nan_is_null=True), known), chosen, before)
 
-    def _column(self, values: Array, before: Any) -> Any:
-        """Values as a column; unreachable hops are null."""
+    def _column(self, values: Array, kind: Any, before: Any = None) -> Any:
+        """Values as a column; unreachable hops are null, and truth values stay truth values."""
         import pyarrow as pa
+        import pyarrow.compute as pc
 
         if self.dtype.kind == "i":
             return pa.array(np.ascontiguousarray(values, dtype=self.dtype), mask=values == UNREACHABLE)
-        keeps = self.kept is not None and before is not None and pa.types.is_floating(before)
-        dtype = np.dtype(before.to_pandas_dtype()) if keeps else self.dtype
+        if self.kept is not None and before is not None and pa.types.is_boolean(kind):
+            chosen = pc.if_else(pa.array(np.isfinite(values)), pa.array(values > 0.5), pa.scalar(None, pa.bool_()))
+            return pc.coalesce(before, chosen)
+        keeps = self.kept is not None and kind is not None and pa.types.is_floating(kind)
+        dtype = np.dtype(kind.to_pandas_dtype()) if keeps else self.dtype
         return pa.array(np.ascontiguousarray(values, dtype=dtype))
+
+
+def part_name(index: int) -> str:
+    """The name of the file of a range."""
+    return f"part-{index:05d}.parquet"
 
 
 def open_sink(path: Any, what: str, shape: tuple[int, int], dtype: npt.DTypeLike, names: list[str]) -> ResultSink:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from pcfi.errors import ParameterError
 from pcfi.inputs.problem import working_dtype
-from pcfi.memory import ProblemSize, size_in_words
+from pcfi.memory import ProblemSize
 from pcfi.outofcore.plan import (
     MAX_CHUNK_BYTES,
     PROCESS_BYTES,
@@ -27,6 +27,7 @@ from pcfi.outofcore.plan import (
 from pcfi.outofcore.run import patterns_at_a_time
 from pcfi.settings import Settings
 from pcfi.stages.solvers import FixedSteps, Solver, UntilSettled
+from pcfi.system_memory import size_in_words
 
 DEFAULT_STEPS = 15  # to a steady state at alpha = 0.5, on the graphs of the benchmarks
 

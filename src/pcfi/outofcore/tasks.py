@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 
 from pcfi._typing import Array
+from pcfi.backends.cpu import CpuBackend
 from pcfi.errors import DivergenceError, FeatureError
 from pcfi.inputs.problem import Channels, to_half
 from pcfi.outofcore import file_names
 from pcfi.outofcore.filled_rows import FACTORS, FilledRows
 from pcfi.outofcore.folder import flush
 from pcfi.outofcore.run import ROWS_IN_CACHE, OutOfCoreRun, patterns_at_a_time
-from pcfi.pipeline.policies import refuse_divergence
+from pcfi.pipeline.policies import refuse_divergence, refuse_non_finite
 from pcfi.stages.channel_propagation import ProductPropagation, PropagationParameters, reachable_sums
 from pcfi.stages.diffusion import InfluenceProduct, diffuse
 from pcfi.stages.hops import Hops, count_hops
@@ -54,7 +55,10 @@ def survey(run: OutOfCoreRun, index: int) -> Entry:
     run.folder.sync(file_names.KNOWN)
     rows = [fact.astype(np.float64) for fact in facts[:4]]
     run.folder.save(file_names.survey(index), np.stack([*rows, facts.key.view(np.float64)]))
-    return {}
+    first, last = run.range_of(index)
+    n_words, size = -(-n_channels // WORD), np.dtype(np.uint64).itemsize
+    bits = (first * size, (last - first) * size, run.n_nodes * size, n_words)
+    return {"checksums": [run.folder.part_checksum(file_names.KNOWN, *bits)]}
 
 
 def _refuse_non_finite(run: OutOfCoreRun, start: int, values: Array, mask: Array, facts: Any) -> None:
@@ -92,6 +96,7 @@ def hops(run: OutOfCoreRun, index: int) -> Entry:
         "dtype": counted.codes.dtype.name,
         "n_levels": int(counted.n_levels),
         "n_unreachable": counted.n_unreachable.tolist(),
+        "checksums": [run.folder.part_checksum(file_names.hops(index), 0, counted.codes.nbytes)],
     }
 
 
@@ -110,19 +115,27 @@ def _known_in(run: OutOfCoreRun, chosen: Array) -> Array:
 
 
 def split(run: OutOfCoreRun, index: int) -> Entry:
-    """Write a range of rows of every panel."""
+    """Write a range of rows of every panel that has not diffused yet."""
+    diffused = run.folder.finished("diffuse")
+    waiting = {number: place for number, place in enumerate(run.layout.places) if number not in diffused}
     for start, values, mask in run.chunks(index):
         rows = run.start_values(values, mask)
         run.check_owner()
-        for number, place in enumerate(run.layout.places):
+        for number, place in waiting.items():
             run.folder.write_rows(file_names.panel(number), start, np.ascontiguousarray(rows[:, place]))
-    run.folder.sync(*(file_names.panel(number) for number in range(len(run.layout.panels))))
-    return {}
+    run.folder.sync(*map(file_names.panel, waiting))
+    return {"checksums": [_panel_checksum(run, number, *run.range_of(index)) for number in waiting]}
+
+
+def _panel_checksum(run: OutOfCoreRun, number: int, first: int, last: int) -> list[Any]:
+    row = len(run.layout.panels[number]) * run.dtype.itemsize
+    return run.folder.part_checksum(file_names.panel(number), first * row, (last - first) * row)
 
 
 def diffuse_panel(run: OutOfCoreRun, index: int) -> Entry:
     """Fill a panel; return steps and residual, and the sums over its reachable cells for stage 2."""
     panel = run.layout.panels[index]
+    run.folder.mark(file_names.begun(index))
     patterns, local = np.unique(run.channels.patterns[panel], return_inverse=True)
     panel_hops = Hops(run.codes_of(patterns), run.hops.n_levels, run.hops.n_unreachable[patterns], local)
     values = run.folder.map(file_names.panel(index), (run.n_nodes, len(panel)), run.dtype)
@@ -133,11 +146,13 @@ def diffuse_panel(run: OutOfCoreRun, index: int) -> Entry:
     entry: Entry = {"steps": int(outcome.steps), "residual": float(outcome.residual)}
     if product is not None and run.propagation is not None:
         _keep_product(run, product, panel_hops, run.propagation)
-    elif run.propagation is not None:
+        size = product.influence.nbytes
+        return entry | {"checksums": [run.folder.part_checksum(file_names.INFLUENCE, 0, size)]}
+    if run.propagation is not None:
         sums, counts = reachable_sums(values, panel_hops, np.arange(len(panel)), problem.channels.magnitude)
         entry |= {"sums": sums.tolist(), "counts": counts.tolist()}
     flush(values)
-    return entry
+    return entry | {"checksums": [_panel_checksum(run, index, 0, run.n_nodes)]}
 
 
 def _channels_of(run: OutOfCoreRun, panel: Array, patterns: Array) -> Channels:
@@ -181,13 +196,16 @@ def write(run: OutOfCoreRun, index: int) -> Entry:
     with ExitStack() as stack:
         writers = {name: stack.enter_context(sink.range(index)) for name, sink in sinks.items()}
         for start, rows, row_hops, batch in FilledRows(run).final(index):
+            with np.errstate(all="ignore"):
+                least, most = CpuBackend().channel_ranges(rows)
+            refuse_non_finite(least, most, run.outline)
             writers["values"](start, to_half(rows) if sinks["values"].dtype == np.float16 else rows, batch)
             named = run.named(batch)
             if "confidence" in writers:
                 writers["confidence"](start, row_hops.confidence(run.settings.alpha, run.dtype), named)
             if "hops" in writers:
                 writers["hops"](start, row_hops.expand(), named)
-    return {}
+    return {"results": {name: sink.checksum(index, *run.range_of(index)) for name, sink in sinks.items()}}
 
 
 TASKS: dict[str, Callable[[OutOfCoreRun, int], Any]] = {

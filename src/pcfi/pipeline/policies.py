@@ -36,6 +36,17 @@ def refuse_divergence(outcome: DiffusionOutcome) -> None:
         )
 
 
+def refuse_non_finite(least: Array, most: Array, problem: Problem) -> None:
+    """Raise `DivergenceError` if the smallest or largest value of a filled channel is infinite."""
+    wrong = np.flatnonzero(np.isposinf(most) | np.isneginf(least))
+    if len(wrong):
+        raise DivergenceError(
+            f"filled values of {problem.channel_name(int(wrong[0]))} are beyond what {problem.dtype} holds: the known "
+            "values or the edge weights span too many magnitudes",
+            remedy="rescale them, or pass the features as float64",
+        )
+
+
 def refuse_unreachable(n_cells: int, problem: Problem, settings: Settings) -> None:
     """Raise if there are unreachable cells and the policy is an error."""
     if n_cells and settings.unreachable == "error":

@@ -13,6 +13,8 @@ MAX_NODES = 300
 MAX_EDGES = 1500
 MAX_NEIGHBORS = 8  # that a sampled node adds; a hub would fill the drawing
 SEED = 0
+OUTLYING = 0.02  # share of the nodes at each side that do not decide how large the others are drawn
+MARGIN = 0.1  # how far they may stand apart, as a share of the width of the others
 
 
 def lay_out_graph(graph: Graph, confidence: Array, name: Callable[[int], str]) -> GraphDrawing | None:
@@ -35,15 +37,21 @@ def lay_out_graph(graph: Graph, confidence: Array, name: Callable[[int], str]) -
 
 
 def _sample(graph: Graph) -> Array:
-    """Up to `MAX_NODES` nodes, by breadth-first search from a node of high degree."""
+    """Up to `MAX_NODES` nodes, by breadth-first search from nodes of high degree, one after the other."""
     if graph.n_nodes <= MAX_NODES:
         return np.arange(graph.n_nodes)
     rng = np.random.default_rng(SEED)
-    degree = np.diff(graph.indptr)
-    candidates = rng.choice(graph.n_nodes, size=min(200, graph.n_nodes), replace=False)
-    start = int(candidates[np.argmax(degree[candidates])])
-    sample, queue = {start: None}, deque([start])
-    while queue and len(sample) < MAX_NODES:
+    candidates = rng.choice(graph.n_nodes, size=min(10 * MAX_NODES, graph.n_nodes), replace=False)
+    starts = iter(candidates[np.argsort(-np.diff(graph.indptr)[candidates], kind="stable")].tolist())
+    sample: dict[int, None] = {}
+    queue: deque[int] = deque()
+    while len(sample) < MAX_NODES:
+        if not queue:  # the component is finished: go on in another
+            start = next((one for one in starts if one not in sample), None)
+            if start is None:
+                break
+            sample[start] = None
+            queue.append(start)
         node = queue.popleft()
         neighbours = graph.indices[graph.indptr[node] : graph.indptr[node + 1]]
         fresh = [int(one) for one in neighbours if int(one) not in sample]
@@ -76,4 +84,11 @@ def _lay_out(n_nodes: int, edges: Array) -> Array:
     graph.add_nodes_from(range(n_nodes))
     graph.add_edges_from(edges.tolist())
     places = nx.spring_layout(graph, seed=SEED, iterations=80)
-    return np.array([places[node] for node in range(n_nodes)])
+    return _within_reach(np.array([places[node] for node in range(n_nodes)]))
+
+
+def _within_reach(places: Array) -> Array:
+    """Places with the few that are far away moved to the margin, so that the others have the picture."""
+    low, middle, high = np.quantile(places, [OUTLYING, 0.5, 1 - OUTLYING], axis=0)
+    reach = MARGIN * np.maximum(high - low, 1e-9)
+    return np.asarray(np.clip(places, np.minimum(low, middle) - reach, np.maximum(high, middle) + reach))

@@ -168,7 +168,18 @@ def _distributions(facts: Facts) -> Chart | None:
         choices=tuple(name for name, _ in histograms),
         chosen=chosen,
         wide=True,
+        header=("channel", "from", "to", KNOWN, FILLED),
+        rows=_histogram_rows(histograms),
     )
+
+
+def _histogram_rows(histograms: Sequence[tuple[str, Any]]) -> tuple[tuple[str, ...], ...]:
+    rows = [
+        (name, f"{low:.4g}", f"{high:.4g}", f"{known:,}", f"{filled:,}")
+        for name, one in histograms
+        for low, high, known, filled in zip(one.edges, one.edges[1:], one.known, one.filled, strict=False)
+    ]
+    return tuple(rows[:MAX_TABLE_ROWS])
 
 
 def _graph(facts: Facts) -> Chart | None:
@@ -196,7 +207,8 @@ def _graph(facts: Facts) -> Chart | None:
     filled = _node_layer([dot for dot in drawing.dots if dot.confidence is not None], position, filled=True)
     layers = [layer for layer in (links, hollow, filled) if layer["data"]["values"]]
     spec = specification(caption, [], height=420, layer=layers, config={"view": {"stroke": None}})
-    return Chart("graph", "Graph", caption, spec, wide=True)
+    rows = tuple((dot.name, "-" if dot.confidence is None else f"{dot.confidence:.3g}") for dot in drawing.dots)
+    return Chart("graph", "Graph", caption, spec, ("node", "mean confidence"), rows[:MAX_TABLE_ROWS], wide=True)
 
 
 def _node_layer(nodes: list[DrawnNode], position: dict[str, Any], *, filled: bool) -> dict[str, Any]:

@@ -73,11 +73,18 @@ def _evaluation(facts: Facts) -> list[str]:
     if facts.evaluation is None or not facts.evaluation.methods:
         return []
     best = min(facts.evaluation.methods, key=lambda one: one.rmse)
-    name = METHODS.get(best.method, best.method)
+    equal = [one.method for one in facts.evaluation.methods if f"{one.rmse:.3g}" == f"{best.rmse:.3g}"]
+    name = " and ".join(METHODS.get(method, method) for method in equal)
+    name = f"{name[:1].upper()}{name[1:]}" if len(equal) > 1 else name
     n_hidden, n_categories = facts.evaluation.n_hidden, facts.evaluation.n_categories
     n_scored = n_hidden - n_categories if n_hidden > n_categories else n_hidden
     scored = counted(n_scored, "hidden number" if n_categories else "hidden cell")
-    sentences = [f"On {scored}, {name} had the smallest error: {best.rmse:.3g} (RMSE) in {facts.evaluation.unit}."]
+    error = f"{best.rmse:.3g} (RMSE) in {facts.evaluation.unit}"
+    sentences = [
+        f"On {scored}, {name} had the smallest error: {error}."
+        if len(equal) == 1
+        else f"{name} had the same, smallest error on {scored}: {error}."
+    ]
     if best.accuracy is not None:
         sentences.append(f"It assigned the correct category to {best.accuracy:.1%} of the hidden categories.")
     return sentences + [

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pcfi.errors import ParameterError, PcfiError
 from pcfi.experiments.run import Record, Run, Status
 from pcfi.experiments.runs.worker import Execute, WarmUp, attempt, completed, died, initialize
-from pcfi.memory import available
+from pcfi.system_memory import available
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 _POLL_SECONDS = 0.2  # between two looks at the memory of the workers

@@ -101,7 +101,8 @@ def _fill_channels(
     filled = block[matrix.nodes, : len(part)] * matrix.value_scale[:, None] * spread + shift
     if diffusion.centred:
         filled = np.clip(filled, channels.low[part], channels.high[part])
-    out[np.ix_(matrix.nodes, part)] = filled
+    with np.errstate(over="ignore"):  # refused when all is filled
+        out[np.ix_(matrix.nodes, part)] = filled
     return outcome
 
 

@@ -1,0 +1,272 @@
+"""Runs that were killed while they wrote, whose work files changed meanwhile, or that another run works on."""
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from typer.testing import CliRunner
+
+import pcfi
+from pcfi import scale
+from pcfi.cli.app import app
+from pcfi.files.paths import remove
+from pcfi.outofcore import plan
+from pcfi.outofcore.backend import OutOfCoreBackend
+from pcfi.outofcore.folder import WorkFolder
+from pcfi.outofcore.run_lock import run_lock
+from pcfi.outofcore.sinks import ResultSink
+from pcfi.outofcore.tasks import TASKS
+
+N_NODES, N_CHANNELS = 4000, 40
+SUFFIXES = ["npy", "zarr", "parquet"]
+
+
+class Killed(BaseException):
+    """Ends a run as a kill would: nothing in the library catches it."""
+
+
+@pytest.fixture(autouse=True)
+def several_ranges(monkeypatch):
+    monkeypatch.setattr(plan, "MIN_RANGE_ROWS", 1000)
+
+
+@pytest.fixture
+def files(tmp_path):
+    rng = np.random.default_rng(0)
+    values = np.where(rng.random((N_NODES, N_CHANNELS)) < 0.5, rng.normal(size=(N_NODES, N_CHANNELS)), np.nan)
+    np.save(tmp_path / "x.npy", values)
+    scale.build_graph(np.stack([np.arange(N_NODES), (np.arange(N_NODES) + 1) % N_NODES]), tmp_path / "g")
+    return tmp_path / "x.npy", tmp_path / "g"
+
+
+def content(path):
+    if path.suffix == ".npy":
+        return np.load(path)
+    if path.suffix == ".zarr":
+        return pytest.importorskip("zarr").open(str(path), mode="r")[:]
+    return np.stack([column.to_numpy() for column in parquet.read_table(path).columns], axis=1)
+
+
+def kill_after(monkeypatch, owner, name, n_calls):
+    """Let a method run `n_calls` times, and end the process, as it were, at the next call."""
+    original, calls = getattr(owner, name), []
+
+    def method(self, *arguments, **options):
+        calls.append(1)
+        if len(calls) > n_calls:
+            raise Killed
+        return original(self, *arguments, **options)
+
+    monkeypatch.setattr(owner, name, method)
+
+
+def stopped(monkeypatch, files, result, owner, name, n_calls, **options):
+    with monkeypatch.context() as patch:
+        kill_after(patch, owner, name, n_calls)
+        with pytest.raises(Killed):
+            scale.impute(*files, result, **options)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("moment", ["between two ranges", "before the rename", "before the second rename"])
+def test_a_run_that_is_killed_while_it_writes_goes_on_to_the_same_bits(files, tmp_path, monkeypatch, suffix, moment):
+    expected = scale.impute(*files, tmp_path / "expected.npy").open()
+    result, hops = tmp_path / f"y.{suffix}", tmp_path / f"h.{suffix}"
+    n_tasks = len(TASKS)
+    owner, name, n_calls = {
+        "between two ranges": (WorkFolder, "record", 4 + 1 + 4 + 5 + 1 + 2),
+        "before the rename": (ResultSink, "finish", 0),
+        "before the second rename": (ResultSink, "finish", 1),
+    }[moment]
+    if suffix == "zarr":
+        pytest.importorskip("zarr")
+    assert n_tasks == 6
+    stopped(monkeypatch, files, result, owner, name, n_calls, hops=hops)
+    assert (tmp_path / f"h.{suffix}.partial").exists()
+    command = ["impute", *files, "-o", result, "--hops", hops, "--memory", "2GB"]
+    done = CliRunner().invoke(app, list(map(str, command)))
+    assert done.exit_code == 0, done.stderr
+    assert "Going on with a run that was stopped" in done.stderr
+    assert "changed while" not in done.stderr
+    np.testing.assert_array_equal(content(result), expected)
+    assert hops.exists()
+    assert not list(tmp_path.glob("*.partial")) + list(tmp_path.glob("*.work*"))
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_result_that_was_deleted_before_it_had_its_name_is_written_again(files, tmp_path, monkeypatch, suffix):
+    if suffix == "zarr":
+        pytest.importorskip("zarr")
+    expected = scale.impute(*files, tmp_path / "expected.npy").open()
+    result = tmp_path / f"y.{suffix}"
+    stopped(monkeypatch, files, result, ResultSink, "finish", 0)
+    remove(tmp_path / f"y.{suffix}.partial")
+    with pytest.warns(pcfi.PcfiWarning, match=r"1 file of the work folder changed .*computed again: .*partial"):
+        scale.impute(*files, result)
+    np.testing.assert_array_equal(content(result), expected)
+
+
+def test_an_earlier_result_is_not_taken_for_that_of_the_run(files, tmp_path, monkeypatch):
+    expected = scale.impute(*files, tmp_path / "expected.npy").open()
+    result = tmp_path / "y.npy"
+    np.save(result, np.zeros((N_NODES, N_CHANNELS)))
+    stopped(monkeypatch, files, result, ResultSink, "finish", 0, overwrite=True)
+    remove(tmp_path / "y.npy.partial")
+    with pytest.warns(pcfi.PcfiWarning, match="computed again"):
+        scale.impute(*files, result, overwrite=True)
+    np.testing.assert_array_equal(np.load(result), expected)
+
+
+def test_a_part_that_vanishes_during_the_run_is_an_error_and_the_next_run_writes_it(files, tmp_path, monkeypatch):
+    check = OutOfCoreBackend._check_results
+
+    def vanished(self):
+        next((tmp_path / "y.parquet.partial").glob("part-*")).unlink()
+        check(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OutOfCoreBackend, "_check_results", vanished)
+        with pytest.raises(scale.StorageError, match="was removed while the run was going on: run it again"):
+            scale.impute(*files, tmp_path / "y.parquet")
+    assert not (tmp_path / "y.parquet").exists()
+    scale.impute(*files, tmp_path / "y.parquet")
+    assert content(tmp_path / "y.parquet").shape == (N_NODES, N_CHANNELS)
+
+
+def overwritten(path, n_bytes=4096):
+    """Overwrite a part in the middle of a file, as a failing disk or another program would."""
+    data = bytearray(path.read_bytes())
+    middle = len(data) // 2
+    part = slice(max(0, middle - n_bytes // 2), middle + n_bytes // 2)
+    data[part] = bytes(byte ^ 0x5A for byte in data[part])
+    path.write_bytes(data)
+
+
+STAGES = {
+    "known.raw": 4,  # tasks that are finished before the kill: 4 ranges surveyed
+    "survey-2.npy": 3,  # before the ranges are gathered
+    "channels-mean.npy": 5,  # and one group of hops
+    "hops-0.raw": 5,
+    "hops.json": 9,  # and 4 ranges split
+    "layout.json": 9,
+    "panel-1.raw": 11,  # and two panels diffused
+    "panel-4.raw": 11,
+    "journal/diffuse-000001.json": 11,
+    "propagation.npy": 16,
+}
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_damaged_work_files_are_made_again(files, tmp_path, monkeypatch, name):
+    expected = scale.impute(*files, tmp_path / "expected.npy").open()
+    result = tmp_path / "y.npy"
+    stopped(monkeypatch, files, result, WorkFolder, "record", STAGES[name])
+    overwritten(tmp_path / "y.npy.work" / name, 4096 if name.endswith(".raw") else 8)
+    if name.startswith("journal"):
+        scale.impute(*files, result)  # an entry that cannot be read is a task that is not finished
+    else:
+        with pytest.warns(pcfi.PcfiWarning, match=f"changed while the run was stopped.*{name}"):
+            scale.impute(*files, result)
+    np.testing.assert_array_equal(np.load(result), expected)
+
+
+@pytest.mark.parametrize("suffix", ["npy", "parquet"])
+def test_damaged_results_are_written_again(files, tmp_path, monkeypatch, suffix):
+    expected = scale.impute(*files, tmp_path / "expected.npy").open()
+    result = tmp_path / f"y.{suffix}"
+    stopped(monkeypatch, files, result, ResultSink, "finish", 0)
+    partial = tmp_path / f"y.{suffix}.partial"
+    overwritten(partial if suffix == "npy" else partial / "part-00002.parquet")
+    with pytest.warns(pcfi.PcfiWarning, match="partial"):
+        scale.impute(*files, result)
+    np.testing.assert_array_equal(content(result), expected)
+
+
+def test_a_damaged_description_is_refused_in_words(files, tmp_path, monkeypatch):
+    stopped(monkeypatch, files, tmp_path / "y.npy", WorkFolder, "record", 3)
+    overwritten(tmp_path / "y.npy.work" / "job.json", 8)
+    with pytest.raises(scale.StorageError, match=r"job.json' is damaged.*remove the folder .*y.npy.work"):
+        scale.impute(*files, tmp_path / "y.npy")
+
+
+def test_one_run_at_a_time_works_in_a_folder(files, tmp_path):
+    work = tmp_path / "y.npy.work"
+    code = (
+        "import sys, time; from pathlib import Path; from pcfi.outofcore.run_lock import run_lock\n"
+        "with run_lock(Path(sys.argv[1])):\n    print('locked', flush=True); time.sleep(60)"
+    )
+    other = subprocess.Popen([sys.executable, "-c", code, str(work)], stdout=subprocess.PIPE)
+    try:
+        assert other.stdout.readline() == b"locked\n"
+        with pytest.raises(scale.StorageError, match="another run is working in"):
+            scale.impute(*files, tmp_path / "y.npy")
+    finally:
+        other.kill()
+        other.communicate()
+    scale.impute(*files, tmp_path / "y.npy")  # the lock of a killed process is free
+    assert not list(tmp_path.glob("*.lock"))
+
+
+def test_threads_of_a_process_take_turns_but_a_thread_may_take_its_lock_twice(tmp_path):
+    refused = []
+
+    def attempt():
+        try:
+            with run_lock(tmp_path / "work"):
+                pass
+        except scale.StorageError as error:
+            refused.append(str(error))
+
+    with run_lock(tmp_path / "work"), run_lock(tmp_path / "work"):
+        thread = threading.Thread(target=attempt)
+        thread.start()
+        thread.join()
+    assert len(refused) == 1
+    attempt()
+    assert len(refused) == 1
+
+
+def test_a_full_disk_before_any_task_names_no_folder_that_is_not_there(files, tmp_path, monkeypatch):
+    import errno
+    import os
+
+    def fails(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fails)
+    with pytest.raises(scale.StorageError, match=r"job\.json") as refused:
+        scale.impute(*files, tmp_path / "y.npy")
+    assert "Finished tasks" not in str(refused.value)
+
+
+@pytest.mark.skipif(not hasattr(Path, "symlink_to"), reason="needs links")
+def test_results_follow_links_and_are_private_until_they_are_published(files, tmp_path, monkeypatch):
+    (tmp_path / "disk").mkdir()
+    real, link = tmp_path / "disk" / "real.npy", tmp_path / "y.npy"
+    real.write_bytes(b"old")
+    real.chmod(0o640)
+    link.symlink_to(real)
+    stopped(monkeypatch, files, link, ResultSink, "finish", 0, overwrite=True)
+    assert (tmp_path / "disk" / "real.npy.partial").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "disk" / "real.npy.work").stat().st_mode & 0o077 == 0
+    scale.impute(*files, link, overwrite=True)
+    assert link.is_symlink()
+    assert np.load(real).shape == (N_NODES, N_CHANNELS)
+    assert real.stat().st_mode & 0o777 == 0o640
+
+
+def test_truth_values_stay_truth_values(tmp_path):
+    rng = np.random.default_rng(1)
+    flags = pa.array(rng.random(60) < 0.5, mask=rng.random(60) < 0.4)
+    parquet.write_table(pa.table({"id": np.arange(60), "member": flags}), tmp_path / "n.parquet")
+    np.save(tmp_path / "e.npy", np.stack([np.arange(60), (np.arange(60) + 1) % 60]))
+    scale.impute(tmp_path / "n.parquet", tmp_path / "e.npy", tmp_path / "y.parquet")
+    filled = parquet.read_table(tmp_path / "y.parquet")["member"]
+    assert filled.type == pa.bool_()
+    assert filled.null_count == 0
+    assert all(old is None or old == new for old, new in zip(flags.to_pylist(), filled.to_pylist(), strict=True))
