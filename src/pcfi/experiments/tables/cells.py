@@ -17,13 +17,16 @@ class Condition(NamedTuple):
     dataset: str
     missing: str
     rate: float
+    draw: str = "own"
 
     def run(self, system: str, parameters: Mapping[str, Any], seed: int) -> Run:
         """Return a run of a system under this condition."""
-        return Run(self.task, self.dataset, self.missing, self.rate, system, tuple(sorted(parameters.items())), seed)
+        task, dataset, missing, rate, draw = self
+        return Run(task, dataset, missing, rate, system, tuple(sorted(parameters.items())), seed, draw)
 
     def __str__(self) -> str:
-        return f"{self.dataset}, {self.missing} missing, {self.rate:g}"
+        draws = ", published draws" if self.draw == "published" else ""
+        return f"{self.dataset}, {self.missing} missing, {self.rate:g}{draws}"
 
 
 @dataclass(frozen=True)
@@ -61,14 +64,13 @@ class TableCell:
         return METRICS[self.condition.task]
 
     def records(self, store: RunStore) -> list[Record]:
-        """Return the records of the best candidate, done or not.
+        """Return the records of the best candidate, done or not; none while a candidate has not been tried.
 
         Candidates are compared by their mean validation metric over the splits that all of them have done.
         """
         candidates = [[record for run in splits if (record := store.get(run))] for splits in self.candidates]
-        candidates = [records for records in candidates if records]
-        if len(candidates) <= 1:
-            return candidates[0] if candidates else []
+        if len(candidates) == 1:
+            return candidates[0]
         metric = f"validation_{self.metrics[0]}"
         validation = [{one.run.seed: one.metrics[metric] for one in records if one.done} for records in candidates]
         seeds = set.intersection(*map(set, validation))
@@ -77,6 +79,11 @@ class TableCell:
         means = [math.fsum(scores[seed] for seed in seeds) / len(seeds) for scores in validation]
         best = max(range(len(candidates)), key=means.__getitem__)
         return [record for record in candidates[best] if record.run.seed in seeds]
+
+    def unfinished_search(self, store: RunStore) -> str:
+        """Return "n of m tried" if some candidates have results but too few to choose one, else an empty text."""
+        tried = [any((one := store.get(run)) and one.done for run in splits) for splits in self.candidates]
+        return f"{sum(tried)} of {len(tried)} tried" if any(tried) and not self.records(store) else ""
 
     def score(self, store: RunStore, metric: str) -> Score | None:
         """Return the score of the best candidate, or None if nothing is done."""

@@ -7,8 +7,8 @@ from typing import Any
 
 from pcfi.errors import ParameterError
 from pcfi.experiments.catalog import DATASETS, MASKS, SYNTHETIC, SYSTEMS, default_parameters, parameters_of
-from pcfi.experiments.paper import METRICS, RATE, SPLITS, PaperScore, paper_ablation, paper_value
-from pcfi.experiments.run import TASKS, Run
+from pcfi.experiments.paper import METRICS, PUBLISHED_SEEDS, RATE, SPLITS, PaperScore, paper_ablation, paper_value
+from pcfi.experiments.run import DRAWS, TASKS, Run
 from pcfi.experiments.tables.cells import Condition, TableCell
 from pcfi.experiments.tables.grids import Grid, grid_points
 
@@ -108,7 +108,9 @@ class Experiment:
             for condition in self.conditions
             for configuration in self.configurations
             if condition.task in SYSTEMS[configuration.system].tasks
-            for cell in configuration.cells(condition, range(self.splits))
+            for cell in configuration.cells(
+                condition, PUBLISHED_SEEDS[: self.splits] if condition.draw == "published" else range(self.splits)
+            )
         )
 
     @property
@@ -121,8 +123,8 @@ class Experiment:
 class Selection:
     """Choices of the user in place of the paper's; None: as in the paper.
 
-    `splits` is a number: seeds 0 to splits - 1. `parameters` apply to every run that takes them. `grid` replaces the
-    grids of a search; a figure keeps its axes.
+    `splits` is a number: seeds 0 to splits - 1, or the first of the published ones. `parameters` apply to every run
+    that takes them. `grid` replaces the grids of a search; a figure keeps its axes.
     """
 
     datasets: tuple[str, ...] | None = None
@@ -133,6 +135,7 @@ class Selection:
     splits: int | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     grid: Grid | None = None
+    draw: str = "own"
 
     def __post_init__(self) -> None:
         for name in self.systems or ():
@@ -144,8 +147,11 @@ class Selection:
         for name in self.datasets or ():
             if not SYNTHETIC.fullmatch(name):
                 check_name(name, DATASETS, "data set")
+        check_name(self.draw, DRAWS, "draw")
         if self.splits is not None and self.splits < 1:
             raise ParameterError(f"splits must be at least 1, got {self.splits}")
+        if self.draw == "published" and (self.splits or 1) > len(PUBLISHED_SEEDS):
+            raise ParameterError(f"splits must be at most {len(PUBLISHED_SEEDS)} published ones, got {self.splits}")
 
 
 def check_name(name: str, names: Iterable[str], kind: str) -> str:
@@ -168,7 +174,7 @@ def default_configurations(*systems: str) -> tuple[Configuration, ...]:
 def _select_conditions(conditions: Iterable[Condition], selection: Selection) -> tuple[Condition, ...]:
     """Replace data sets, masks and rates; keep the order by task, data set, mask and rate."""
     selected = dict.fromkeys(
-        Condition(condition.task, dataset, missing, rate)
+        Condition(condition.task, dataset, missing, rate, selection.draw)
         for condition in conditions
         if condition.task in (selection.tasks or TASKS)
         for dataset in selection.datasets or (condition.dataset,)
@@ -205,7 +211,7 @@ def _paper_scores(condition: Condition, row: str | None) -> dict[str, PaperScore
     """Return the paper's scores in a row of a table or of an ablation, by metric."""
     scores = {}
     for metric in METRICS[condition.task] if row else ():
-        score = paper_value(*condition, row or "", metric)
+        score = paper_value(*condition[:4], row or "", metric)
         if score is None and condition.rate == RATE:
             score = (paper_ablation(condition.task, condition.dataset, condition.missing, metric) or {}).get(row or "")
         if score is not None:

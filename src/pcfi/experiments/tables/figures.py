@@ -21,7 +21,7 @@ Drawing = Callable[[Experiment, RunStore], Iterator[tuple[str, Figure]]]
 _STYLES = {
     "PCFI": ("#D55E00", "o"),
     "PCFI without stage 2": ("#E69F00", "s"),
-    "FP": ("#0072B2", "^"),
+    "FP, steady state": ("#003B5C", "<"),
     "FP, 40 steps": ("#0072B2", "^"),
     "FP, 100 steps": ("#56B4E9", "v"),
     "PaGNN": ("#009E73", "D"),
@@ -93,11 +93,13 @@ def draw_rates(experiment: Experiment, store: RunStore) -> Iterator[tuple[str, F
     if not scores:
         return
     conditions, labels = _unique(condition for condition, _ in scores), _unique(label for _, label in scores)
+    one = conditions[0]
     datasets, masks = _unique(one.dataset for one in conditions), _unique(one.missing for one in conditions)
     rates = sorted({one.rate for one in conditions})
 
     def curve(dataset: str, missing: str, label: str) -> list[float | None]:
-        curve_scores = [scores.get((Condition("classification", dataset, missing, rate), label)) for rate in rates]
+        at = one._replace(dataset=dataset, missing=missing)
+        curve_scores = [scores.get((at._replace(rate=rate), label)) for rate in rates]
         return [None if score is None else score.mean for score in curve_scores]
 
     complete = [

@@ -59,11 +59,14 @@ def _paper_grids(system: str) -> dict[str, Grid]:
 
 
 _TABLE1 = default_configurations("zero", "lp", "srmgcnn", "gcnmf", "pagnn", "fp", "pcfi")
-_FP = Configuration("fp", "FP", {"steps": 100}, "fp")
+_FP = (
+    *default_configurations("fp"),
+    Configuration("fp", "FP, steady state", {"solver": "settled"}, "fp"),
+)
 _PCFI = Configuration("pcfi", "PCFI", paper="pcfi")
 _WITHOUT_STAGE_2 = Configuration("pcfi", "PCFI without stage 2", {"beta": 0.0}, "confidence")
 _ABLATION = (
-    _FP,
+    *_FP,
     Configuration("pcfi", "row-stochastic", {"alpha": 1.0, "beta": 0.0}, "row-stochastic"),
     Configuration("pcfi", "+ confidence", {"beta": 0.0}, "confidence"),
     Configuration("pcfi", "+ propagation between channels (PCFI)", paper="pcfi"),
@@ -119,15 +122,13 @@ EXPERIMENTS = {
             "hops-accuracy",
             "Accuracy (%) by hops to the nearest source",
             _BY_HOPS,
-            (_PCFI, _WITHOUT_STAGE_2, _FP, *default_configurations("srmgcnn")),
-            splits=5,
+            (_PCFI, _WITHOUT_STAGE_2, *_FP, *default_configurations("srmgcnn")),
         ),
         Experiment(
             "hops-cosine",
             "Cosine similarity of original and filled features by hops",
             _BY_HOPS,
-            (_PCFI, _WITHOUT_STAGE_2, _FP),
-            splits=5,
+            (_PCFI, _WITHOUT_STAGE_2, *_FP),
         ),
         Experiment(
             "heatmap",
@@ -143,8 +144,7 @@ EXPERIMENTS = {
             "homophily",
             "Accuracy (%) by homophily, on synthetic graphs",
             _conditions("classification", SYNTHETIC_GRAPHS, ("structural",)),
-            (_FP, Configuration("pcfi", "PCFI", grids={"classification": HOMOPHILY_GRID})),
-            splits=5,
+            (*_FP, Configuration("pcfi", "PCFI", grids={"classification": HOMOPHILY_GRID})),
         ),
         Experiment(
             "cost",

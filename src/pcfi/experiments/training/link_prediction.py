@@ -21,10 +21,11 @@ def train_link_predictor(
     field = ReceptiveField(adjacency, np.arange(n_nodes), len(network.convolutions))
     linked = np.sort(pair_numbers(split.train, n_nodes))
     positive = torch.tensor(split.train)
+    n_negative = parameters["negatives"] * positive.shape[1]
     optimizer, dropout = adam(network, parameters), ByteDropout(parameters["dropout"], rng)
     for _ in range(parameters["epochs"]):
         latent = network.later_layers(network.first(), field, dropout)
-        negative = torch.from_numpy(sample_negative(linked, positive.shape[1], n_nodes, rng))
+        negative = torch.from_numpy(sample_negative(linked, n_negative, n_nodes, rng))
         optimizer.zero_grad()
         reconstruction_loss(latent, positive, negative).backward()
         optimizer.step()

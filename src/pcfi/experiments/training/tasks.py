@@ -21,7 +21,7 @@ MakeFirstLayer = Callable[[int, torch.Generator], nn.Module]  # (width, random g
 def train_network(run_input: RunInput, make_first_layer: MakeFirstLayer) -> SystemOutput:
     """Train a GCN for node classification, or a graph auto-encoder for link prediction."""
     parameters = run_input.parameters
-    weights = torch.Generator().manual_seed(int(run_input.rng("weights").integers(2**63)))
+    weights = torch.Generator().manual_seed(run_input.weights_seed)
     first = make_first_layer(parameters["hidden"], weights)
     rng = run_input.rng("training")
     if isinstance(run_input.split, NodeSplit):
