@@ -121,6 +121,7 @@ SYSTEMS: dict[str, SystemSpec] = {
         parameters={
             "rank": Parameter(10, _count(1)),
             "gamma": Parameter(None, _NOT_NEGATIVE),
+            "rescale": Parameter(False, _FLAG),
             "completion_steps": Parameter(5000, _count(1)),
             "tuning_steps": Parameter(50, _count(1)),
         },
@@ -128,8 +129,11 @@ SYSTEMS: dict[str, SystemSpec] = {
     "gcnmf": SystemSpec(
         "GCNMF",
         "gcnmf",
-        parameters={"components": Parameter(5, _count(1))},
-        training={"classification": {"layers": 2, "hidden": 16, "weight_decay": 0.01}},
+        parameters={"components": Parameter(5, _count(1)), "input_dropout": Parameter(True, _FLAG)},
+        training={
+            "classification": {"layers": 2, "hidden": 16, "weight_decay": 0.01, "patience": 100},
+            "links": {"learning_rate": 0.005},
+        },
     ),
     "pagnn": SystemSpec("PaGNN", "pagnn", training={"classification": {"layers": 2}}),
     "fp": SystemSpec("FP", "imputers", parameters={"steps": Parameter(40, _count(1)), **_DIFFUSION}),

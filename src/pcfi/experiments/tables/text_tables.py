@@ -116,19 +116,24 @@ def hops_tables(experiment: Experiment, store: RunStore, measure: str) -> list[T
     """Return, per condition: a row per system, a column per number of hops; `measure` is "accuracy" or "cosine"."""
     tables = []
     for condition in dict.fromkeys(cell.condition for cell in experiment.cells):
+        records = {cell.label: cell.records(store) for cell in experiment.cells if cell.condition == condition}
         values_by_label = {
-            cell.label: {scores.hops: getattr(scores, measure) for scores in pooled_by_hops(cell.records(store))}
-            for cell in experiment.cells
-            if cell.condition == condition
+            label: {scores.hops: getattr(scores, measure) for scores in pooled_by_hops(one)}
+            for label, one in records.items()
         }
         columns = sorted(set().union(*values_by_label.values()))
         rows = [
-            (label, *(EMPTY if (value := values.get(hops)) is None else f"{value:.3g}" for hops in columns))
+            (
+                label,
+                *(EMPTY if (value := values.get(hops)) is None else f"{value:.3g}" for hops in columns),
+                str(sum(record.done for record in records[label])),
+            )
             for label, values in values_by_label.items()
             if values
         ]
         if rows:
-            tables.append(TextTable(f"{condition}: {measure} by hops", ("system", *map(str, columns)), tuple(rows), 1))
+            head = ("system", *map(str, columns), "splits")
+            tables.append(TextTable(f"{condition}: {measure} by hops", head, tuple(rows), 1))
     return tables
 
 
@@ -151,7 +156,10 @@ def heatmap_tables(experiment: Experiment, store: RunStore) -> list[TextTable]:
             ]
             if rows:
                 head = ("alpha", *(f"beta {beta:.2g}" for beta in betas))
-                tables.append(TextTable(f"{condition}: {METRIC_TITLES[metric]}", head, tuple(rows), 1))
+                splits = sorted({score.splits for score in scores.values()})
+                numbers = f"{splits[0]}" if len(splits) == 1 else f"{splits[0]} to {splits[-1]}"
+                title = f"{condition}: {METRIC_TITLES[metric]}, {numbers} splits"
+                tables.append(TextTable(title, head, tuple(rows), 1))
     return tables
 
 

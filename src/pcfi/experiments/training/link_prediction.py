@@ -31,16 +31,14 @@ def train_link_predictor(
         optimizer.step()
     with torch.no_grad():
         latent = network.later_layers(network.first(), field)
+    return SystemOutput({**link_metrics(latent, split), "training_seconds": time.perf_counter() - start})
+
+
+def link_metrics(latent: torch.Tensor, split: EdgeSplit) -> dict[str, float]:
+    """AUC and AP of the latent values on test and validation pairs."""
     auc, ap = auc_and_ap(latent, split.test, split.test_negative)
     validation_auc, validation_ap = auc_and_ap(latent, split.validation, split.validation_negative)
-    metrics = {
-        "auc": auc,
-        "ap": ap,
-        "validation_auc": validation_auc,
-        "validation_ap": validation_ap,
-        "training_seconds": time.perf_counter() - start,
-    }
-    return SystemOutput(metrics)
+    return {"auc": auc, "ap": ap, "validation_auc": validation_auc, "validation_ap": validation_ap}
 
 
 def reconstruction_loss(latent: torch.Tensor, positive: torch.Tensor, negative: torch.Tensor) -> torch.Tensor:
