@@ -1,7 +1,7 @@
 """`TableCell`: the runs behind one number of a table, and the score that their records give."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -92,7 +92,11 @@ class TableCell:
 
 def mean_score(records: Iterable[Record], metric: str) -> Score | None:
     """Return the score over the records that are done and have the metric, or None if there are none."""
-    values = [record.metrics[metric] for record in records if record.done and metric in record.metrics]
+    return score_of([record.metrics[metric] for record in records if record.done and metric in record.metrics])
+
+
+def score_of(values: Sequence[float]) -> Score | None:
+    """Return mean and sample standard deviation of the values of some splits, or None if there are none."""
     if not values:
         return None
     mean = math.fsum(values) / len(values)

@@ -25,9 +25,11 @@ _STYLES = {
     "FP, 40 steps": ("#0072B2", "^"),
     "FP, 100 steps": ("#56B4E9", "v"),
     "PaGNN": ("#009E73", "D"),
+    "PaGNN, 2 layers": ("#009E73", "D"),
     "Label propagation": ("#CC79A7", "P"),
     "Zero": ("#777777", "X"),
     "sRMGCNN": ("#000000", "*"),
+    "sRMGCNN without rescaling": ("#999999", "*"),
     "GCNMF": ("#8A6D00", "p"),
 }
 _MIN_NODES = 10  # over all splits; fewer nodes do not give a meaningful point

@@ -110,7 +110,11 @@ EXPERIMENTS = {
             "rates",
             "Node classification accuracy (%) by missing rate",
             _conditions("classification", rates=RATES),
-            default_configurations("zero", "lp", "pagnn", "fp", "pcfi"),
+            (
+                *default_configurations("zero", "lp"),
+                Configuration("pagnn", "PaGNN, 2 layers", paper="pagnn"),
+                *default_configurations("fp", "pcfi"),
+            ),
         ),
         Experiment(
             "resistance",
