@@ -11,6 +11,7 @@ from pcfi.experiments.run import Record
 from pcfi.experiments.runs.durations import RunDurations, format_duration
 from pcfi.experiments.runs.store import RunStore
 from pcfi.experiments.tables.cells import Condition, TableCell, count_failures, mean_score
+from pcfi.experiments.tables.comparison import comparison_table, paired_table, resistance_table, system_pairs
 from pcfi.experiments.tables.experiment import Selection
 from pcfi.experiments.tables.hops import pooled_by_hops
 from pcfi.experiments.tables.paper_experiments import EXPERIMENTS, find_experiments
@@ -82,7 +83,7 @@ def test_equal_computations_are_one_run():
     assert len(lp) == 8
     assert len({run.key for cell in lp for run in cell.runs}) == 10  # it sees no features
     nothing_missing = [cell for cell in rates.cells if cell.condition.rate == 0 and cell.condition.dataset == "Cora"]
-    imputing = [cell for cell in nothing_missing if cell.label not in ("Label propagation", "PaGNN")]
+    imputing = [cell for cell in nothing_missing if cell.label not in ("Label propagation", "PaGNN, 2 layers")]
     assert {run.system for cell in imputing for run in cell.runs} == {"full"}
     assert len({run.key for cell in imputing for run in cell.runs}) == 10
     shared = {run.key for run in table.runs} & {run.key for run in rates.runs}
@@ -128,6 +129,11 @@ def test_a_grid_replaces_the_searchs_and_keeps_the_heatmaps_axes():
     )
     assert [cell.grid_point["alpha"] for cell in find_experiments("heatmap", selection)[0].cells] == [0.5] * 7
     assert all(len(cell.candidates) == 1 for cell in find_experiments("search", selection)[0].cells)
+
+
+def test_a_grid_leaves_systems_alone_that_do_not_take_its_parameters():
+    (table,) = find_experiments("table1", Selection(grid={"alpha": (0.5, 0.9)}, systems=("pagnn",), splits=1))
+    assert [dict(run.parameters) for run in table.cells[0].runs] == [{}, {"layers": 3}]
 
 
 def test_whole_numbers_do_not_make_another_run():
@@ -361,3 +367,43 @@ def test_expected_durations_come_from_the_most_similar_runs():
 def test_an_empty_store_makes_empty_tables(tmp_path):
     for one in find_experiments("all"):
         assert full_table(one, RunStore(tmp_path / "none.jsonl")).rows == ()
+
+
+def pcfi_records(selection, values):
+    (table,) = find_experiments("table1", selection)
+    return table, [done(run, accuracy=value) for run, value in zip(table.cells[0].runs, values, strict=True)]
+
+
+def test_our_draws_and_the_published_ones_stand_beside_the_papers(tmp_path):
+    choice = {"datasets": ("Cora",), "missing": ("uniform",), "splits": 2}
+    tables, records = zip(
+        *(
+            pcfi_records(Selection(**choice, systems=(system,), draw=draw), values)
+            for system, draw, values in (
+                ("pcfi", "own", (78.0, 80.0)),
+                ("pcfi", "published", (77.0, 79.0)),
+                ("zero", "own", (60.0, 61.0)),
+                ("zero", "published", (62.0, 62.0)),
+            )
+        ),
+        strict=True,
+    )
+    store = stored(tmp_path, [record for part in records for record in part])
+    pcfi, zero = list(system_pairs(*tables[:2], "PCFI")), list(system_pairs(*tables[2:], "Zero"))
+    error = math.hypot(1.0, 1.39 / 3)
+    scores = ("79.00 ± 1.00 [2]", "78.00 ± 1.00 [2]", "78.53 ± 0.46")
+    z_scores = (f"{(79 - 78.53) / error:+.1f}", f"{(78 - 78.53) / error:+.1f}")
+    assert comparison_table("", pcfi, store).rows == (("Cora", "uniform", "accuracy", *scores, *z_scores),)
+    assert paired_table("", zip(pcfi, zero, strict=True), store).rows == (
+        ("Cora", "uniform", "accuracy", "18.50 ± 0.50 [2]", "16.00 ± 1.00 [2]", "15.90"),
+    )
+
+
+def test_resistance_is_the_change_of_the_average_from_full_features(tmp_path):
+    selection = Selection(datasets=("Cora", "CiteSeer"), missing=("uniform",), rates=(0.0, 0.9), splits=1)
+    (table,) = find_experiments("resistance", selection)
+    values = {("Cora", 0.0): 82.0, ("Cora", 0.9): 80.0, ("CiteSeer", 0.0): 70.0, ("CiteSeer", 0.9): 69.0}
+    store = stored(tmp_path, [done(run, accuracy=values[run.dataset, run.rate]) for run in table.runs])
+    full, rest = (82.35 + 70.98) / 2, (79.55 + 69.92) / 2
+    texts = f"76.00 ({full:.2f})", f"74.50, -1.50 ({rest:.2f}, {rest - full:+.2f})"
+    assert resistance_table(table, store).rows == (("uniform", *texts),)

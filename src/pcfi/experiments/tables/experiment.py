@@ -42,16 +42,15 @@ class Configuration:
     cell_per_point: bool = False
 
     def select(self, selection: "Selection") -> "Configuration":
-        """Return the configuration with the parameters and the grid of a selection."""
-        grids = self.grids
-        if selection.grid and self.cell_per_point:  # a figure keeps its axes
-            grids = {
-                task: {name: selection.grid.get(name, values) for name, values in grid.items()}
-                for task, grid in grids.items()
-            }
-        elif selection.grid:
-            grids = dict.fromkeys(grids, selection.grid)
+        """Return the configuration with the parameters and the grid of a selection, as far as the system takes them."""
+        grids = {task: self._selected_grid(task, grid, selection.grid or {}) for task, grid in self.grids.items()}
         return replace(self, parameters={**selection.parameters, **self.parameters}, grids=grids)
+
+    def _selected_grid(self, task: str, grid: Grid, selected: Grid) -> Grid:
+        if self.cell_per_point:  # a figure keeps its axes
+            return {name: selected.get(name, values) for name, values in grid.items()}
+        accepted = parameters_of(Run(task, "", "", 0.0, self.system))
+        return {name: values for name, values in selected.items() if name in accepted} or grid
 
     def cells(self, condition: Condition, seeds: Iterable[int]) -> list[TableCell]:
         """Return the cell under a condition, or the cells if each point of the grid is one."""

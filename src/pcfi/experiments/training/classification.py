@@ -32,7 +32,7 @@ def train_classifier(
         ReceptiveField(adjacency, nodes, depth) for nodes in (split.train, split.validation)
     )
     targets = torch.tensor(labels)
-    train_targets, validation_targets = targets[split.train], targets[split.validation]
+    train_targets, validation_targets = (targets[torch.tensor(part)] for part in (split.train, split.validation))
     optimizer, dropout = adam(network, parameters), ByteDropout(parameters["dropout"], rng)
     best = BestWeights(network)
     for epoch in range(parameters["epochs"] + 1):
