@@ -1,6 +1,7 @@
 """Published draws: splits and masks equal to what the protocol of the authors' code gives, by slow formulas and PyG."""
 
 import re
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
@@ -8,8 +9,10 @@ import pytest
 from pcfi.errors import ParameterError
 from pcfi.experiments.catalog import default_parameters, validate
 from pcfi.experiments.data.published import published_edges, published_mask, published_nodes, unlinked_pairs
+from pcfi.experiments.data.run_input import load_run_input
 from pcfi.experiments.paper import PUBLISHED_SEEDS
 from pcfi.experiments.run import Record, Run
+from pcfi.experiments.runs.execution import execute
 from pcfi.experiments.tables.experiment import Selection
 from pcfi.experiments.tables.paper_experiments import find_experiments
 from small_run_inputs import small_dataset
@@ -117,3 +120,14 @@ def test_published_draws_that_do_not_exist_are_refused(choice, words):
 def test_an_unknown_draw_is_refused():
     with pytest.raises(ParameterError, match="draw must be one of own, published"):
         validate(Run("links", "Cora", "structural", 0.5, "zero", draw="other"))
+
+
+@pytest.mark.parametrize(("task", "weights_seed"), [("classification", 0), ("links", SEED)])
+def test_a_run_takes_the_published_split_mask_and_weights(data_folder, task, weights_seed):
+    run = Run(task, "Cora", "uniform", 0.995, "zero", (("epochs", 2),), SEED, "published")
+    run_input = load_run_input(run)
+    assert run_input.weights_seed == weights_seed
+    assert np.array_equal(run_input.known, published_mask("uniform", (2485, 1433), 0.995, SEED))
+    published = (published_nodes if task == "classification" else published_edges)(run_input.dataset, SEED)
+    assert np.array_equal(run_input.split.train, published.train)
+    assert execute(run).metrics == execute(run).metrics | {"training_seconds": ANY, "imputing_seconds": ANY}

@@ -142,7 +142,6 @@ EXPERIMENTS = {
                 Condition("links", "Cora", "structural", RATE),
             ),
             (Configuration("pcfi", "PCFI", grids=_paper_grids("pcfi"), cell_per_point=True),),
-            splits=2,
         ),
         Experiment(
             "homophily",
