@@ -58,7 +58,7 @@ def test_every_experiment_has_valid_runs_each_once(name):
 
 def test_table1_asks_for_what_the_paper_ran():
     (table,) = find_experiments("table1")
-    assert len(table.cells) == 5 * 2 * 9
+    assert len(table.cells) == 5 * 2 * 10
     pcfi = cell_of("table1", "PCFI", dataset="Cora", missing="structural")
     assert [run.seed for run in pcfi.runs] == list(range(10))
     assert dict(pcfi.runs[0].parameters) == {"alpha": 0.9, "beta": 1.0}
@@ -132,8 +132,14 @@ def test_a_grid_replaces_the_searchs_and_keeps_the_heatmaps_axes():
 
 
 def test_a_grid_leaves_systems_alone_that_do_not_take_its_parameters():
-    (table,) = find_experiments("table1", Selection(grid={"alpha": (0.5, 0.9)}, systems=("pagnn",), splits=1))
-    assert [dict(run.parameters) for run in table.cells[0].runs] == [{}, {"layers": 3}]
+    selection = Selection(grid={"alpha": (0.5, 0.9)}, systems=("zero", "pcfi"), splits=1, tasks=("classification",))
+    zero, pcfi = find_experiments("search", selection)[0].cells[:2]
+    assert (len(zero.candidates), len(pcfi.candidates)) == (4 * 3, 2)
+
+
+def test_parameters_equal_to_the_defaults_do_not_make_another_run():
+    two, three = (cell_of("table1", f"PaGNN, {n} layers", dataset="Cora", missing="uniform").runs[0] for n in (2, 3))
+    assert [dict(run.parameters) for run in (two, three)] == [{}, {"layers": 3}]
 
 
 def test_whole_numbers_do_not_make_another_run():

@@ -163,8 +163,8 @@ def check_name(name: str, names: Iterable[str], kind: str) -> str:
 def default_configurations(*systems: str) -> tuple[Configuration, ...]:
     """Return systems as in the paper's tables.
 
-    FP twice, since the paper does not give its number of steps; sRMGCNN as published and without its rescaling; PaGNN
-    with the depth that is better on validation, since the paper does not give it.
+    FP and PaGNN twice, since the paper does not give their numbers of steps and layers; sRMGCNN as published and
+    without its rescaling.
     """
     rows = {
         "fp": [Configuration("fp", f"FP, {steps} steps", {"steps": steps}, "fp") for steps in (40, 100)],
@@ -172,7 +172,7 @@ def default_configurations(*systems: str) -> tuple[Configuration, ...]:
             Configuration("srmgcnn", "sRMGCNN", {"rescale": True}, "srmgcnn"),
             Configuration("srmgcnn", "sRMGCNN without rescaling", paper="srmgcnn"),
         ],
-        "pagnn": [Configuration("pagnn", "PaGNN", paper="pagnn", grids={"classification": {"layers": (2, 3)}})],
+        "pagnn": [Configuration("pagnn", f"PaGNN, {n} layers", {"layers": n}, "pagnn") for n in (2, 3)],
     }
     return tuple(
         configuration
