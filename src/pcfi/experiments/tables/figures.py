@@ -71,7 +71,7 @@ def _legend(figure: Figure, axes: Any) -> None:
     for axis in axes.flat:
         handles, labels = axis.get_legend_handles_labels()
         entries |= dict(zip(labels, handles, strict=True))
-    columns = min(len(entries), 6)
+    columns = max(1, min(len(entries), int(figure.get_figwidth() / 2.1)))  # inches for a long label
     figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=columns, frameon=False)
 
 
@@ -256,9 +256,9 @@ def draw_cost(experiment: Experiment, store: RunStore) -> Iterator[tuple[str, Fi
         rows.sort(reverse=True)
         totals = [total for total, _, _ in rows]
         bars = axis.barh([label for _, _, label in rows], totals, color="#0072B2")
-        texts = [f" {total:.3g} s, imputation {part:.2g} s" for total, part, _ in rows]
+        texts = [f" {total:.3g} s, imputation {part:.3g} s" for total, part, _ in rows]
         axis.bar_label(bars, texts, fontsize="small")
-        axis.set(title=str(condition), xlabel="seconds per split", xscale="log", xlim=(None, max(totals) * 20))
+        axis.set(title=str(condition), xlabel="seconds per split", xscale="log", xlim=(None, max(totals) * 100))
     yield "cost", figure
 
 
