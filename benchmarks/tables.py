@@ -34,6 +34,8 @@ QUESTIONS = {
     "files": "`pcfi impute` on files: 1 M nodes with string ids, 32 channels, 10 M edges, stage by stage",
     "first_call": "How long does the first call take?",
     "training": "How much faster is the training of the common GCN than the same loop on PyG's `GCNConv` layers?",
+    "arxiv": "`pcfi reproduce` on generated files of the size and format of OGBN-Arxiv (accuracy means nothing; "
+    "training stops early)",
     "tabular": "Tables without a graph: error on hidden cells and time, next to scikit-learn's imputers",
     "tabular_held_out": "Tables without a graph that were not used to choose the defaults: error on hidden cells",
     "tabular_settings": "Tables without a graph: error with other settings, relative to the defaults",

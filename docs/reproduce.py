@@ -3,18 +3,22 @@
 `python docs/reproduce.py`.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 from pcfi.experiments.runs.store import RunStore
+from pcfi.experiments.tables.comparison import CellPair, comparison_table, paired_table, system_pairs
 from pcfi.experiments.tables.experiment import Selection
 from pcfi.experiments.tables.page import Section, section
 from pcfi.experiments.tables.paper_experiments import find_experiments
-from pcfi.experiments.tables.text_tables import SELECTED_PARAMETERS
+from pcfi.experiments.tables.text_tables import WIDE_CELLS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, README = ROOT / "docs" / "reproduce.md", ROOT / "README.md"
 RESULTS = ROOT / "experiments" / "results" / "runs.jsonl"
 START, END = "<!-- results -->\n", "<!-- /results -->"
+SUMMARY_START, SUMMARY_END = "<!-- summary -->\n", "<!-- /summary -->"
+DRAWS_START, DRAWS_END = "<!-- draws -->\n", "<!-- /draws -->"
 
 
 def markdown(one: Section, pictures: Path) -> str:
@@ -25,26 +29,52 @@ def markdown(one: Section, pictures: Path) -> str:
         (pictures / f"{name}.png").write_bytes(picture)
         parts.append(f"![{one.title}]({pictures.name}/{name}.png)\n")
     for table in one.tables:
-        with_paper = one.details and table.title != SELECTED_PARAMETERS
-        parts.append(f"{table.title}{', ours (paper)' if with_paper else ''}:\n\n{table.markdown()}")
+        with_paper = one.details and table.head[0] == "system"
+        parts.append(f"{table.title}{f', {WIDE_CELLS}' if with_paper else ''}:\n\n{table.markdown()}")
     if one.details:
         parts.append(f"<details><summary>All cells</summary>\n\n{one.details.markdown()}\n</details>\n")
     return "\n".join(parts)
 
 
-def replace_results(text: str, body: str) -> str:
-    """Return the text with a new body between its marks."""
-    before, _, rest = text.partition(START)
-    return f"{before}{START}\n{body}\n{END}{rest.partition(END)[2]}"
+def replace_between(text: str, start: str, end: str, body: str) -> str:
+    """Return the text with a new body between two marks; unchanged without them."""
+    before, mark, rest = text.partition(start)
+    return f"{before}{start}\n{body}\n{end}{rest.partition(end)[2]}" if mark else text
+
+
+def pairs(name: str, system: str, label: str) -> list[CellPair]:
+    """Return the cells of a system in a table, on our own and on the published draws."""
+    own, published = (
+        find_experiments(name, Selection(systems=(system,), draw=draw))[0] for draw in ("own", "published")
+    )
+    return list(system_pairs(own, published, label))
+
+
+def summary(store: RunStore) -> str:
+    """Return the first table of the page: PCFI, accuracy and AUC."""
+    table = comparison_table("PCFI", [*pairs("table1", "pcfi", "PCFI"), *pairs("table2", "pcfi", "PCFI")], store)
+    return replace(table, rows=tuple(row for row in table.rows if row[2] != "AP")).markdown()
+
+
+def draws(store: RunStore) -> str:
+    """Return the tables of all systems with published draws, and of paired differences."""
+    pcfi = [*pairs("table1", "pcfi", "PCFI"), *pairs("table2", "pcfi", "PCFI")]
+    fp = [*pairs("table1", "fp", "FP, 40 steps"), *pairs("table2", "fp", "FP, 40 steps")]
+    tables = [
+        comparison_table("PCFI", pcfi, store),
+        comparison_table("FP, 40 steps", fp, store),
+        comparison_table("Zero filling", pairs("table1", "zero", "Zero"), store),
+        paired_table("PCFI minus FP with 40 steps, on the same splits", zip(pcfi, fp, strict=True), store),
+    ]
+    return "\n".join(f"{table.title}:\n\n{table.markdown()}" for table in tables)
 
 
 def readme(text: str, store: RunStore) -> str:
     """Return the text with the main rows of table 1 between its marks."""
     (table1,) = find_experiments("table1", Selection(systems=("zero", "lp", "fp", "pcfi")))
     tables = section(table1, store).tables
-    return replace_results(
-        text, "\n".join(f"{table.title} at a rate of 0.995:\n\n{table.markdown()}" for table in tables)
-    )
+    body = "\n".join(f"{table.title} at a rate of 0.995:\n\n{table.markdown()}" for table in tables)
+    return replace_between(text, START, END, body)
 
 
 def page(text: str, store: RunStore, pictures: Path) -> str:
@@ -52,7 +82,9 @@ def page(text: str, store: RunStore, pictures: Path) -> str:
     sections = [section(one, store) for name in ("all", "search") for one in find_experiments(name)]
     shown = [one for one in sections if one.tables or one.details or one.figures]
     body = "\n".join(markdown(one, pictures) for one in shown) or "No results yet.\n"
-    return replace_results(text, body)
+    text = replace_between(text, SUMMARY_START, SUMMARY_END, summary(store))
+    text = replace_between(text, DRAWS_START, DRAWS_END, draws(store))
+    return replace_between(text, START, END, body)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """The compared systems against closed forms, dense formulas, Monte Carlo and peers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -136,8 +138,19 @@ def test_expected_relu_agrees_with_monte_carlo():
     assert all(torch.isfinite(gradient).all() for gradient in gradients)
 
 
+class FixedDropout:
+    """Dropout that leaves out the same cells in every call."""
+
+    def __init__(self, keep):
+        self.keep = torch.tensor(keep, dtype=torch.float32)
+
+    def __call__(self, hidden):
+        return hidden * self.keep
+
+
+@pytest.mark.parametrize("dropped", [False, True])
 @pytest.mark.parametrize(("missing", "rate"), [("structural", 0.5), ("uniform", 0.5), ("uniform", 0.95)])
-def test_gcnmf_without_materialising_equals_the_plain_form(missing, rate):
+def test_gcnmf_without_materialising_equals_the_plain_form(missing, rate, dropped):
     run_input = small_run_input(missing=missing, rate=rate)
     weights, means, variances = mixture(30)
     features = gcnmf.PartialFeatures(run_input.adjacency, run_input.zero_filled, run_input.known)
@@ -145,11 +158,12 @@ def test_gcnmf_without_materialising_equals_the_plain_form(missing, rate):
     layer.bias.data.normal_(generator=torch.Generator().manual_seed(1))
     dense, known, x = run_input.adjacency.toarray().astype(float), run_input.known, run_input.zero_filled
     weight, bias = layer.weight.detach().double().numpy(), layer.bias.detach().double().numpy()
+    keep = 2.0 * (np.random.default_rng(3).random(x.shape) < 0.5) if dropped else np.ones(x.shape)
     expected, logs = [], []
     for c in range(3):
-        filled = np.where(known, x, means[c])
-        uncertain = np.where(known, 0, variances[c])
-        mean = torch.tensor(dense @ filled @ weight + bias)
+        filled = keep * np.where(known, x, means[c])
+        uncertain = keep * np.where(known, 0, variances[c])
+        mean = torch.tensor(dense @ (filled @ weight + bias))
         expected.append(gcnmf.expected_relu(mean, torch.tensor((dense**2) @ uncertain @ weight**2)).numpy())
         density = -0.5 * ((x - means[c]) ** 2 / variances[c] + np.log(2 * np.pi * variances[c]))
         logs.append(np.log(weights[c]) + np.where(known, density, 0).sum(axis=1))
@@ -158,7 +172,8 @@ def test_gcnmf_without_materialising_equals_the_plain_form(missing, rate):
     shares /= shares.sum(axis=1, keepdims=True)
     assert np.abs(layer.responsibilities().detach().numpy() - shares).max() < 1e-4
     plain = np.einsum("cnw,nc->nw", np.stack(expected), shares)
-    assert np.abs(layer().detach().numpy() - plain).max() < 1e-4
+    output = layer(FixedDropout(keep)) if dropped else layer()
+    assert np.abs(output.detach().numpy() - plain).max() < 1e-4
 
 
 def test_gcnmf_learns_its_mixture_too():
@@ -202,6 +217,15 @@ def test_srmgcnn_lowers_its_loss_and_beats_the_channel_mean():
     assert np.mean((done.matrix - matrix)[~known] ** 2) < 0.7 * np.mean((means - matrix)[~known] ** 2)
     again = srmgcnn.complete(problem, 1e-4, 5, 0)
     assert again.losses == done.losses[:5]
+
+
+def test_srmgcnn_with_rescaling_spans_the_range_of_the_known_values():
+    edges, matrix, known = low_rank_toy(np.random.default_rng(0))
+    hidden = np.where(known, matrix, 0)
+    problem = srmgcnn.completion_problem(edges, hidden, known, 10, np.random.default_rng(1))
+    done = srmgcnn.complete(replace(problem, value_range=(-2.0, 3.0)), 1e-4, 40, 0)
+    assert (done.matrix.min(), done.matrix.max()) == pytest.approx((-2.0, 3.0), abs=1e-4)
+    assert done.losses[-1] < done.losses[0]
 
 
 def test_srmgcnn_dirichlet_energy_in_factors_equals_that_of_the_matrix():

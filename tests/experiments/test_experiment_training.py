@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 nn = pytest.importorskip("torch_geometric.nn")
 
 from pcfi.experiments.data.run_input import normalized_adjacency  # noqa: E402
-from pcfi.experiments.training import classification, link_prediction  # noqa: E402
+from pcfi.experiments.training import classification, link_prediction, variational  # noqa: E402
 from pcfi.experiments.training.constant_matrix import ConstantMatrix, compact, low_rank_factors, propagated  # noqa: E402
 from pcfi.experiments.training.networks import GCN, ByteDropout, ConstantInputLayer, ReceptiveField  # noqa: E402
 from pcfi.experiments.training.tasks import first_layer_on_features, train_network  # noqa: E402
@@ -187,3 +187,35 @@ def test_best_weights_are_the_earliest_of_equals():
     best.restore()
     assert torch.equal(network.first.weight, kept)
     assert best.epoch == 1
+
+
+def test_the_loss_over_all_pairs_and_its_gradient_equal_those_of_the_dense_matrix(monkeypatch):
+    monkeypatch.setattr(variational, "BLOCK_PAIRS", 700)  # several blocks, the last one smaller
+    latent = torch.randn(60, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64, requires_grad=True)
+    linked = torch.tensor([[0, 1, 5, *range(60)], [1, 0, 9, *range(60)]])
+    truth = torch.zeros(60, 60, dtype=torch.float64)
+    truth[linked[0], linked[1]] = 1
+    n_linked = linked.shape[1]
+    weight, norm = (3600 - n_linked) / n_linked, 3600 / (2 * (3600 - n_linked))
+    dense = norm * torch.nn.functional.binary_cross_entropy_with_logits(
+        latent @ latent.T, truth, pos_weight=torch.tensor(weight, dtype=torch.float64)
+    )
+    ours = variational.all_pairs_loss(latent, linked)
+    assert ours.item() == pytest.approx(dense.item(), rel=1e-12)
+    gradients = [torch.autograd.grad(loss, latent)[0] for loss in (dense, ours)]
+    assert torch.allclose(*gradients, rtol=1e-10, atol=1e-14)
+
+
+def test_the_divergence_is_that_of_torchs_normal_distributions():
+    mean, log_deviation = torch.randn(2, 40, 3, generator=torch.Generator().manual_seed(0))
+    normal = torch.distributions.Normal
+    exact = torch.distributions.kl_divergence(normal(mean, log_deviation.exp()), normal(0.0, 1.0)).sum(dim=1).mean()
+    assert variational.divergence(mean, log_deviation).item() == pytest.approx(exact.item() / 40, rel=1e-5)
+
+
+def test_a_variational_auto_encoder_finds_links_from_full_features():
+    run_input = small_run_input(task="links", rate=0.0, epochs=150)
+    first = first_layer_on_features(run_input, run_input.dataset.features)
+    output = train_network(run_input, first, variational=True)
+    assert output.metrics["auc"] > 65
+    assert train_network(run_input, first, variational=True).metrics["auc"] == output.metrics["auc"]

@@ -6,15 +6,23 @@ import re
 import pytest
 
 from pcfi.errors import ParameterError
-from pcfi.experiments.paper import Score
+from pcfi.experiments.paper import PrintedScore, Score
 from pcfi.experiments.run import Record
 from pcfi.experiments.runs.durations import RunDurations, format_duration
 from pcfi.experiments.runs.store import RunStore
 from pcfi.experiments.tables.cells import Condition, TableCell, count_failures, mean_score
+from pcfi.experiments.tables.comparison import comparison_table, paired_table, resistance_table, system_pairs
 from pcfi.experiments.tables.experiment import Selection
 from pcfi.experiments.tables.hops import pooled_by_hops
 from pcfi.experiments.tables.paper_experiments import EXPERIMENTS, find_experiments
-from pcfi.experiments.tables.text_tables import TextTable, full_table, heatmap_tables, hops_tables, wide_tables
+from pcfi.experiments.tables.text_tables import (
+    TextTable,
+    full_table,
+    heatmap_tables,
+    hops_tables,
+    selected_parameters_table,
+    wide_tables,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -50,11 +58,11 @@ def test_every_experiment_has_valid_runs_each_once(name):
 
 def test_table1_asks_for_what_the_paper_ran():
     (table,) = find_experiments("table1")
-    assert len(table.cells) == 5 * 2 * 8
+    assert len(table.cells) == 5 * 2 * 10
     pcfi = cell_of("table1", "PCFI", dataset="Cora", missing="structural")
     assert [run.seed for run in pcfi.runs] == list(range(10))
     assert dict(pcfi.runs[0].parameters) == {"alpha": 0.9, "beta": 1.0}
-    assert pcfi.paper["accuracy"] == Score(75.49, 2.1, 10)
+    assert pcfi.paper["accuracy"] == PrintedScore(75.49, 2.1, 10)
     steps = [
         dict(cell_of("table1", f"FP, {n} steps", dataset="Cora", missing="uniform").runs[0].parameters)
         for n in (40, 100)
@@ -64,9 +72,9 @@ def test_table1_asks_for_what_the_paper_ran():
 
 def test_table2_compares_both_metrics_with_the_paper():
     pcfi = cell_of("table2", "PCFI", dataset="PubMed", missing="uniform")
-    assert pcfi.paper == {"auc": Score(85.26, 0.36, 10), "ap": Score(88.52, 0.2, 10)}
+    assert pcfi.paper == {"auc": PrintedScore(85.26, 0.36, 10), "ap": PrintedScore(88.52, 0.2, 10)}
     full = cell_of("table2", "Full features", dataset="PubMed", missing="uniform")
-    assert full.paper["auc"] == Score(95.82, 0.27, 10)
+    assert full.paper["auc"] == PrintedScore(95.82, 0.27, 10)
 
 
 def test_equal_computations_are_one_run():
@@ -75,7 +83,7 @@ def test_equal_computations_are_one_run():
     assert len(lp) == 8
     assert len({run.key for cell in lp for run in cell.runs}) == 10  # it sees no features
     nothing_missing = [cell for cell in rates.cells if cell.condition.rate == 0 and cell.condition.dataset == "Cora"]
-    imputing = [cell for cell in nothing_missing if cell.label not in ("Label propagation", "PaGNN")]
+    imputing = [cell for cell in nothing_missing if cell.label not in ("Label propagation", "PaGNN, 2 layers")]
     assert {run.system for cell in imputing for run in cell.runs} == {"full"}
     assert len({run.key for cell in imputing for run in cell.runs}) == 10
     shared = {run.key for run in table.runs} & {run.key for run in rates.runs}
@@ -84,12 +92,12 @@ def test_equal_computations_are_one_run():
 
 def test_the_ablation_stands_next_to_the_papers_and_only_at_its_rate():
     row = cell_of("ablation", "row-stochastic", dataset="CiteSeer")
-    assert row.paper == {"accuracy": Score(64.8, 2.6, 10)}
+    assert row.paper == {"accuracy": PrintedScore(64.8, 2.6, 10)}
     assert dict(row.runs[0].parameters) == {"alpha": 1.0, "beta": 0.0}
     (rates,) = find_experiments(
         "rates", Selection(datasets=("CiteSeer",), systems=("fp",), rates=(0.5, 0.995), missing=("structural",))
     )
-    assert [cell.paper.get("accuracy") for cell in rates.cells] == [None, None, *[Score(59.76, 2.47, 10)] * 2]
+    assert [cell.paper.get("accuracy") for cell in rates.cells] == [None, None, *[PrintedScore(59.76, 2.47, 10)] * 2]
 
 
 def test_the_solver_experiment_compares_five_configurations():
@@ -121,6 +129,17 @@ def test_a_grid_replaces_the_searchs_and_keeps_the_heatmaps_axes():
     )
     assert [cell.grid_point["alpha"] for cell in find_experiments("heatmap", selection)[0].cells] == [0.5] * 7
     assert all(len(cell.candidates) == 1 for cell in find_experiments("search", selection)[0].cells)
+
+
+def test_a_grid_leaves_systems_alone_that_do_not_take_its_parameters():
+    selection = Selection(grid={"alpha": (0.5, 0.9)}, systems=("zero", "pcfi"), splits=1, tasks=("classification",))
+    zero, pcfi = find_experiments("search", selection)[0].cells[:2]
+    assert (len(zero.candidates), len(pcfi.candidates)) == (4 * 3, 2)
+
+
+def test_parameters_equal_to_the_defaults_do_not_make_another_run():
+    two, three = (cell_of("table1", f"PaGNN, {n} layers", dataset="Cora", missing="uniform").runs[0] for n in (2, 3))
+    assert [dict(run.parameters) for run in (two, three)] == [{}, {"layers": 3}]
 
 
 def test_whole_numbers_do_not_make_another_run():
@@ -196,17 +215,17 @@ def test_tables_show_ours_the_papers_their_difference_and_the_splits(tmp_path):
     (table,) = find_experiments(
         "table1", Selection(datasets=("Cora",), systems=("pcfi", "srmgcnn"), splits=3, missing=("structural",))
     )
-    pcfi, srmgcnn = table.cells
+    pcfi, srmgcnn, _ = table.cells
     ours = [done(run, accuracy=value) for run, value in zip(pcfi.runs, (74.0, 76.0, 78.0), strict=True)]
     store = stored(tmp_path, [*ours, *(Record(run, "out of memory") for run in srmgcnn.runs)])
     full = full_table(table, store)
-    assert full.head == ("data set", "missing", "system", "metric", "ours", "paper", "difference", "splits")
+    assert full.head == ("data set", "missing", "system", "metric", "ours", "paper", "difference", "z", "splits")
     assert full.rows == (
-        ("Cora", "structural", "PCFI", "accuracy", "76.00 ± 2.00", "75.49 ± 2.10", "+0.51", "3"),
-        ("Cora", "structural", "sRMGCNN", "accuracy", "-", "29.31 ± 0.71", "-", "0, 3 out of memory"),
+        ("Cora", "structural", "PCFI", "accuracy", "76.00 ± 2.00", "75.49 ± 2.10", "+0.51", "+0.4", "3"),
+        ("Cora", "structural", "sRMGCNN", "accuracy", "-", "29.31 ± 0.71", "-", "-", "0, 3 out of memory"),
     )
     (wide,) = wide_tables(table, store)
-    assert wide.rows == (("PCFI", "76.00 (75.49)"), ("sRMGCNN", "out of memory (29.31)"))
+    assert wide.rows == (("PCFI", "76.00 ± 1.15 [3] (75.49)"), ("sRMGCNN", "out of memory (29.31)"))
 
 
 def test_wide_tables_average_what_is_complete(tmp_path):
@@ -218,9 +237,44 @@ def test_wide_tables_average_what_is_complete(tmp_path):
     (wide,) = wide_tables(table, stored(tmp_path, records))
     assert wide.head == ("system", "Cora", "CiteSeer", "average")
     assert wide.rows == (
-        ("PCFI", "78.00 (78.53)", "70.00 (69.40)", "74.00 (73.97)"),
-        ("Zero", "60.00 (62.63)", "- (63.19)", "- (62.91)"),
+        ("PCFI", "78.00 [1] (78.53)", "70.00 [1] (69.40)", "74.00 (73.97)"),
+        ("Zero", "60.00 [1] (62.63)", "- (63.19)", "- (62.91)"),
     )
+
+
+def test_an_average_over_unequal_numbers_of_splits_is_marked(tmp_path):
+    (table,) = find_experiments(
+        "table1", Selection(datasets=("Cora", "CiteSeer"), systems=("pcfi",), splits=3, missing=("uniform",))
+    )
+    values = {"Cora": (76.0, 78.0, 80.0), "CiteSeer": (69.0, 71.0)}
+    records = [
+        done(run, accuracy=value)
+        for cell in table.cells
+        for run, value in zip(cell.runs, values[cell.condition.dataset], strict=False)
+    ]
+    (wide,) = wide_tables(table, stored(tmp_path, records))
+    assert wide.rows[0][3] == f"74.00 ± {math.hypot(2 / math.sqrt(3), 1.0) / 2:.2f}* (73.97)"
+
+
+def test_nothing_is_chosen_before_every_candidate_was_tried(tmp_path):
+    selection = Selection(
+        datasets=("Cora",),
+        systems=("pcfi",),
+        tasks=("classification",),
+        missing=("uniform",),
+        grid={"alpha": [0.1, 0.5, 0.9], "beta": [0.1]},
+    )
+    (search,) = find_experiments("search", selection)
+    records = [done(run, accuracy=80.0, validation_accuracy=70.0 + place) for place, run in enumerate(search.runs)]
+    store = stored(tmp_path, records[:2])
+    assert search.cells[0].records(store) == []
+    assert full_table(search, store).rows[0][4:] == ("2 of 3 tried", "78.53 ± 1.39", "-", "-", "-")
+    assert wide_tables(search, store)[0].rows == (("PCFI", "2 of 3 tried (78.53)"),)
+    head = ("classification", "Cora", "uniform", "0.995", "PCFI")
+    assert selected_parameters_table(search, store).rows == ((*head, "-", "2 of 3 tried", "0"),)
+    store.append(records[2])
+    assert selected_parameters_table(search, store).rows == ((*head, "alpha 0.9, beta 0.1", "all 3", "1"),)
+    assert wide_tables(search, store)[0].rows == (("PCFI", "80.00 [1] (78.53)"),)
 
 
 def test_heatmap_tables_have_a_row_per_alpha(tmp_path):
@@ -288,13 +342,13 @@ def test_hops_are_pooled_over_splits(tmp_path):
             {"hops": 2, "nodes": 5, "tested": 0, "correct": 0},
         ],
     ]
-    (cells,) = find_experiments("hops-accuracy", Selection(datasets=("Cora",), systems=("fp",), splits=2))
+    (cells,) = find_experiments("hops-accuracy", Selection(datasets=("Cora",), systems=("gcnmf",), splits=2))
     records = [Record(run, "done", {"accuracy": 1.0}, {"hops": row}) for run, row in zip(cells.runs, rows, strict=True)]
     near, far = pooled_by_hops(records)
     assert (near.accuracy, near.cosine) == (60.0, pytest.approx(0.2))
     assert (far.accuracy, far.cosine) == (None, None)
     (table,) = hops_tables(cells, stored(tmp_path, records), "accuracy")
-    assert table.rows == (("FP", "60", "-"),)
+    assert table.rows == (("GCNMF", "60", "-", "2"),)
 
 
 def test_expected_durations_come_from_the_most_similar_runs():
@@ -319,3 +373,43 @@ def test_expected_durations_come_from_the_most_similar_runs():
 def test_an_empty_store_makes_empty_tables(tmp_path):
     for one in find_experiments("all"):
         assert full_table(one, RunStore(tmp_path / "none.jsonl")).rows == ()
+
+
+def pcfi_records(selection, values):
+    (table,) = find_experiments("table1", selection)
+    return table, [done(run, accuracy=value) for run, value in zip(table.cells[0].runs, values, strict=True)]
+
+
+def test_our_draws_and_the_published_ones_stand_beside_the_papers(tmp_path):
+    choice = {"datasets": ("Cora",), "missing": ("uniform",), "splits": 2}
+    tables, records = zip(
+        *(
+            pcfi_records(Selection(**choice, systems=(system,), draw=draw), values)
+            for system, draw, values in (
+                ("pcfi", "own", (78.0, 80.0)),
+                ("pcfi", "published", (77.0, 79.0)),
+                ("zero", "own", (60.0, 61.0)),
+                ("zero", "published", (62.0, 62.0)),
+            )
+        ),
+        strict=True,
+    )
+    store = stored(tmp_path, [record for part in records for record in part])
+    pcfi, zero = list(system_pairs(*tables[:2], "PCFI")), list(system_pairs(*tables[2:], "Zero"))
+    error = math.hypot(1.0, 1.39 / 3)
+    scores = ("79.00 ± 1.00 [2]", "78.00 ± 1.00 [2]", "78.53 ± 0.46")
+    z_scores = (f"{(79 - 78.53) / error:+.1f}", f"{(78 - 78.53) / error:+.1f}")
+    assert comparison_table("", pcfi, store).rows == (("Cora", "uniform", "accuracy", *scores, *z_scores),)
+    assert paired_table("", zip(pcfi, zero, strict=True), store).rows == (
+        ("Cora", "uniform", "accuracy", "18.50 ± 0.50 [2]", "16.00 ± 1.00 [2]", "15.90"),
+    )
+
+
+def test_resistance_is_the_change_of_the_average_from_full_features(tmp_path):
+    selection = Selection(datasets=("Cora", "CiteSeer"), missing=("uniform",), rates=(0.0, 0.9), splits=1)
+    (table,) = find_experiments("resistance", selection)
+    values = {("Cora", 0.0): 82.0, ("Cora", 0.9): 80.0, ("CiteSeer", 0.0): 70.0, ("CiteSeer", 0.9): 69.0}
+    store = stored(tmp_path, [done(run, accuracy=values[run.dataset, run.rate]) for run in table.runs])
+    full, rest = (82.35 + 70.98) / 2, (79.55 + 69.92) / 2
+    texts = f"76.00 ({full:.2f})", f"74.50, -1.50 ({rest:.2f}, {rest - full:+.2f})"
+    assert resistance_table(table, store).rows == (("uniform", *texts),)

@@ -29,13 +29,15 @@ def test_results_stand_between_the_marks_and_prose_stays(script, tmp_path):
         accuracy = 75.0 + run.seed
         hops = [{"hops": 1, "nodes": 40, "cosine": 0.25, "tested": 20, "correct": 15}]
         store.append(Record(run, "done", {"accuracy": accuracy, "validation_accuracy": accuracy}, {"hops": hops}))
-    text = f"before\n\n{script.START}old\n{script.END}\n\nafter\n"
+    summary = f"{script.SUMMARY_START}old\n{script.SUMMARY_END}\n"
+    text = f"before\n\n{summary}{script.START}old\n{script.END}\n\nafter\n"
     once = script.page(text, store, tmp_path / "reproduced")
     assert once.startswith("before\n")
     assert once.endswith("\n\nafter\n")
     assert "old" not in once
-    assert "75.50 (75.49)" in once
-    assert "| Cora | structural | PCFI | accuracy | 75.50 ± 0.71 | 75.49 ± 2.10 | +0.01 | 2 |" in once
+    assert "75.50 ± 0.50 [2] (75.49)" in once
+    assert "| Cora | structural | PCFI | accuracy | 75.50 ± 0.71 | 75.49 ± 2.10 | +0.01 | +0.0 | 2 |" in once
+    assert "| Cora | structural | accuracy | 75.50 ± 0.50 [2] | - | 75.49 ± 0.70 | +0.0 | - |" in once
     assert "(reproduced/hops-accuracy.png)" in once
     assert (tmp_path / "reproduced" / "hops-accuracy.png").read_bytes().startswith(b"\x89PNG")
     assert script.page(once, store, tmp_path / "reproduced") == once
@@ -46,7 +48,7 @@ def test_the_readme_has_the_main_rows(script, tmp_path):
     for run in find_experiments("table1", Selection(datasets=("Cora",), systems=("pcfi",), splits=1))[0].runs:
         store.append(Record(run, "done", {"accuracy": 75.0, "validation_accuracy": 75.0}, {}))
     once = script.readme(f"before\n{script.START}old\n{script.END}\nafter\n", store)
-    assert "75.00 (75.49)" in once
+    assert "75.00 [1] (75.49)" in once
     assert once.endswith("\nafter\n")
     assert script.readme(once, store) == once
     assert script.START in script.README.read_text()
@@ -54,5 +56,13 @@ def test_the_readme_has_the_main_rows(script, tmp_path):
 
 def test_the_page_of_the_documentation_has_its_marks(script):
     text = script.PAGE.read_text()
-    assert text.count(script.START) == 1
-    assert text.count(script.END) == 1
+    for mark in (
+        script.START,
+        script.END,
+        script.SUMMARY_START,
+        script.SUMMARY_END,
+        script.DRAWS_START,
+        script.DRAWS_END,
+    ):
+        assert text.count(mark) == 1
+    assert text.index(script.SUMMARY_START) < text.index("## ")  # the page starts with it

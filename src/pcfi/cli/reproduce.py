@@ -61,6 +61,9 @@ def reproduce(
     missing: Annotated[list[str] | None, _list("Kinds of missing mask", MASKS)] = None,
     tasks: Annotated[list[str] | None, _list("Tasks", TASKS)] = None,
     splits: Annotated[int | None, typer.Option(help="Number of splits: seeds 0 to SPLITS - 1.")] = None,
+    draw: Annotated[
+        str, typer.Option(help="Splits and masks: own, or published for those of the paper's authors.", metavar="NAME")
+    ] = "own",
     fixed: Annotated[
         list[str] | None,
         typer.Option("--set", help="Parameter of every run that takes it, e.g. epochs=50.", metavar="NAME=VALUE ..."),
@@ -95,6 +98,7 @@ def reproduce(
             missing=_tuple(missing),
             tasks=_tuple(tasks),
             splits=splits,
+            draw=draw,
             parameters={name: literal(value) for name, value in pairs(fixed or [], "--set").items()},
             grid={name: list(map(literal, value.split(","))) for name, value in pairs(grid or [], "--grid").items()}
             or None,

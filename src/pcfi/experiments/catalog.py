@@ -11,7 +11,7 @@ from typing import Any
 
 from pcfi.errors import ParameterError
 from pcfi.experiments.paper import paper_parameters, paper_rates
-from pcfi.experiments.run import TASKS, Run
+from pcfi.experiments.run import DRAWS, TASKS, Run
 from pcfi.settings import Rule
 
 DATASETS = ("Cora", "CiteSeer", "PubMed", "Photo", "Computers", "OGBN-Arxiv")
@@ -75,6 +75,7 @@ TRAINING: dict[str, dict[str, Parameter]] = {
         "learning_rate": Parameter(None, _POSITIVE),
         "weight_decay": Parameter(0.0, _NOT_NEGATIVE),
         "epochs": Parameter(200, _count(1)),
+        "negatives": Parameter(None, _count(1)),  # random pairs per training edge, in each epoch
     },
 }
 
@@ -120,6 +121,7 @@ SYSTEMS: dict[str, SystemSpec] = {
         parameters={
             "rank": Parameter(10, _count(1)),
             "gamma": Parameter(None, _NOT_NEGATIVE),
+            "rescale": Parameter(False, _FLAG),
             "completion_steps": Parameter(5000, _count(1)),
             "tuning_steps": Parameter(50, _count(1)),
         },
@@ -127,8 +129,11 @@ SYSTEMS: dict[str, SystemSpec] = {
     "gcnmf": SystemSpec(
         "GCNMF",
         "gcnmf",
-        parameters={"components": Parameter(5, _count(1))},
-        training={"classification": {"layers": 2, "hidden": 16, "weight_decay": 0.01}},
+        parameters={"components": Parameter(5, _count(1)), "input_dropout": Parameter(True, _FLAG)},
+        training={
+            "classification": {"layers": 2, "hidden": 16, "weight_decay": 0.01, "patience": 100},
+            "links": {"learning_rate": 0.005},
+        },
     ),
     "pagnn": SystemSpec("PaGNN", "pagnn", training={"classification": {"layers": 2}}),
     "fp": SystemSpec("FP", "imputers", parameters={"steps": Parameter(40, _count(1)), **_DIFFUSION}),
@@ -172,6 +177,7 @@ def default_parameters(run: Run) -> dict[str, Any]:
         "jumping": arxiv,
         "learning_rate": 0.001 if slow else 0.01,
         "self_loops": run.task == "classification",  # link prediction splits edges without self-loops
+        "negatives": 2 if run.draw == "published" else 1,  # PyG's auto-encoder draws one for each direction of an edge
     }
     if run.system == "pcfi":
         by_dataset |= _nearest_paper_parameters(run)
@@ -205,7 +211,13 @@ def validate(run: Run) -> None:
         _check_name(
             "dataset", run.dataset, DATASETS, " or homophily-<homophily>-scale-<scale>, as in homophily-0.3-scale-2"
         )
+    _check_name("draw", run.draw, DRAWS)
     _check_name("missing", run.missing, MASKS)
+    if run.draw == "published" and (run.missing not in MASKS[:2] or run.dataset not in DATASETS):
+        raise ParameterError(
+            f"published draws exist for {' and '.join(MASKS[:2])} masks of {', '.join(DATASETS)}, got {run.missing!r} "
+            f"of {run.dataset!r}"
+        )
     _check_name("system", run.system, tuple(SYSTEMS))
     if run.task not in SYSTEMS[run.system].tasks:
         supported = ", ".join(name for name, system in SYSTEMS.items() if run.task in system.tasks)

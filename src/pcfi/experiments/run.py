@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 TASKS = ("classification", "links")
+DRAWS = ("own", "published")
 Status = Literal["done", "failed", "out of memory"]
 STATUSES: tuple[Status, ...] = ("done", "failed", "out of memory")
 
@@ -29,6 +30,8 @@ class Run:
         Parameters that differ from the defaults of the system and the task.
     seed : int
         Determines the split, the mask, the initial weights and every other random choice.
+    draw : {"own", "published"}
+        How the seed becomes split, mask and initial weights: as here, or as in the code of the paper's authors.
     """
 
     task: str
@@ -38,11 +41,15 @@ class Run:
     system: str
     parameters: tuple[tuple[str, Any], ...] = ()
     seed: int = 0
+    draw: str = "own"
 
     @property
     def key(self) -> str:
-        """The run as one line of JSON, equal for equal runs."""
-        return json.dumps({**asdict(self), "parameters": dict(sorted(self.parameters))}, sort_keys=True)
+        """The run as one line of JSON, equal for equal runs; "own" draws are not mentioned."""
+        fields = {**asdict(self), "parameters": dict(sorted(self.parameters))}
+        if self.draw == "own":
+            del fields["draw"]
+        return json.dumps(fields, sort_keys=True)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from pcfi.experiments.catalog import NODE_MASKS, resolved_parameters
 from pcfi.experiments.data.dataset import Dataset
 from pcfi.experiments.data.loading import load
 from pcfi.experiments.data.masks import draw_mask
+from pcfi.experiments.data.published import published_edges, published_mask, published_nodes
 from pcfi.experiments.data.splits import EdgeSplit, NodeSplit, split_edges, split_nodes
 from pcfi.experiments.run import Run
 
@@ -68,6 +69,13 @@ class RunInput:
         sources = np.flatnonzero(self.known[:, 0])
         return np.asarray(csgraph.dijkstra(graph.tocsr(), unweighted=True, indices=sources, min_only=True))
 
+    @property
+    def weights_seed(self) -> int:
+        """Seed of torch's generator for the initial weights; the authors' node classification always takes 0."""
+        if self.run.draw == "published":
+            return 0 if self.run.task == "classification" else self.run.seed
+        return int(self.rng("weights").integers(2**63))
+
     def rng(self, purpose: str) -> np.random.Generator:
         """Return random numbers for one purpose; they depend on the seed of the run alone."""
         return random_generator(self.run.seed, purpose)
@@ -81,16 +89,25 @@ def random_generator(seed: int, purpose: str) -> np.random.Generator:
 def load_run_input(run: Run) -> RunInput:
     """Load the data set of a valid run, and draw its split and mask."""
     dataset = load(run.dataset)
-    rng = random_generator(run.seed, "split")
-    split = split_nodes(dataset, rng) if run.task == "classification" else split_edges(dataset, rng)
+    split = _split(run, dataset)
     edges = dataset.edges
     if isinstance(split, EdgeSplit):
         edges = np.concatenate([split.train, split.train[::-1]], axis=1)
+    return RunInput(run, dataset, _known(run, dataset), edges, split, resolved_parameters(run))
+
+
+def _split(run: Run, dataset: Dataset) -> NodeSplit | EdgeSplit:
+    if run.draw == "published":
+        return (published_nodes if run.task == "classification" else published_edges)(dataset, run.seed)
+    return (split_nodes if run.task == "classification" else split_edges)(dataset, random_generator(run.seed, "split"))
+
+
+def _known(run: Run, dataset: Dataset) -> Array:
     if run.system == "full":
-        known = np.ones(dataset.features.shape, bool)
-    else:
-        known = draw_mask(run.missing, dataset, run.rate, random_generator(run.seed, "mask"))
-    return RunInput(run, dataset, known, edges, split, resolved_parameters(run))
+        return np.ones(dataset.features.shape, bool)
+    if run.draw == "published":
+        return published_mask(run.missing, dataset.features.shape, run.rate, run.seed)
+    return draw_mask(run.missing, dataset, run.rate, random_generator(run.seed, "mask"))
 
 
 def normalized_adjacency(edges: Array, n_nodes: int) -> Any:

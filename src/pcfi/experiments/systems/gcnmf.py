@@ -13,9 +13,11 @@ from torch import nn
 from pcfi._typing import Array
 from pcfi.experiments.data.run_input import RunInput
 from pcfi.experiments.training.constant_matrix import ConstantMatrix, compact, propagated
-from pcfi.experiments.training.networks import glorot
+from pcfi.experiments.training.networks import ByteDropout, glorot
 from pcfi.experiments.training.system_output import SystemOutput
 from pcfi.experiments.training.tasks import train_network
+
+GAIN = 1.414  # of the initial weights, as published
 
 
 def predict(run_input: RunInput) -> SystemOutput:
@@ -25,7 +27,9 @@ def predict(run_input: RunInput) -> SystemOutput:
     mixture = fit_mixture(run_input.zero_filled, run_input.known, run_input.parameters["components"], seed)
     features = PartialFeatures(run_input.adjacency, run_input.zero_filled, run_input.known)
     seconds = time.perf_counter() - start
-    output = train_network(run_input, lambda width, rng: ExpectedActivation(features, mixture, width, rng))
+    output = train_network(
+        run_input, lambda width, rng: ExpectedActivation(features, mixture, width, rng), variational=True
+    )
     return replace(output, metrics={**output.metrics, "imputing_seconds": seconds})
 
 
@@ -62,10 +66,26 @@ class MissingCellOperator:
         return self.total * other.sum(dim=0) - self.known @ other
 
 
+class DroppedCellOperator:
+    """The operator A (D o B), where B holds one number per cell and dropout D differs in every epoch."""
+
+    def __init__(self, adjacency: ConstantMatrix, cells: torch.Tensor) -> None:
+        self.adjacency, self.cells = adjacency, cells
+
+    def __matmul__(self, other: torch.Tensor) -> torch.Tensor:
+        return self.adjacency @ (self.cells @ other)
+
+
+Operator = ConstantMatrix | MissingCellOperator | DroppedCellOperator
+
+
 class PartialFeatures:
     """The data of the first layer, in a form that never takes components x nodes x channels memory."""
 
     def __init__(self, adjacency: Any, zero_filled: Array, known: Array) -> None:
+        self.adjacency, self.squared_adjacency = ConstantMatrix(adjacency), ConstantMatrix(adjacency * adjacency)
+        self.total = torch.tensor(np.asarray(adjacency.sum(axis=1)), dtype=torch.float32)[:, None, None]
+        self.zero_filled, self.missing = torch.from_numpy(zero_filled), torch.from_numpy(~known)
         self.known_part: ConstantMatrix = propagated(adjacency, zero_filled)
         self.missing_mean = MissingCellOperator(adjacency, known)
         self.missing_variance = MissingCellOperator(adjacency * adjacency, known)
@@ -76,9 +96,21 @@ class PartialFeatures:
             compact(part.astype(np.float32)) for part in (known, centered, centered**2)
         )
 
+    def operators(self, dropout: ByteDropout | None) -> tuple[Operator, Operator, Operator]:
+        """The operators on known values, means and variances; dropout leaves out the same cells for all components."""
+        if dropout is None:
+            return self.known_part, self.missing_mean, self.missing_variance
+        kept = dropout(torch.ones_like(self.zero_filled))
+        missing = kept * self.missing
+        return (
+            DroppedCellOperator(self.adjacency, kept * self.zero_filled),
+            DroppedCellOperator(self.adjacency, missing),
+            DroppedCellOperator(self.squared_adjacency, missing),
+        )
+
 
 class ExpectedActivation(nn.Module):
-    """Per component c: m = A M_c W + b, v = (A o A) V_c (W o W); the output is sum_c gamma_c E[ReLU(N(m, v))]."""
+    """Per component c: m = A (M_c W + b), v = (A o A) V_c (W o W); the output is sum_c gamma_c E[ReLU(N(m, v))]."""
 
     def __init__(
         self, features: PartialFeatures, mixture: tuple[Array, Array, Array], width: int, rng: torch.Generator
@@ -89,25 +121,26 @@ class ExpectedActivation(nn.Module):
         self.log_weights = nn.Parameter(weights.log())
         self.means = nn.Parameter(means)
         self.log_variances = nn.Parameter(variances.log())
-        self.weight = nn.Parameter(glorot(means.shape[1], width, rng))
+        self.weight = nn.Parameter(glorot(means.shape[1], width, rng, GAIN))
         self.bias = nn.Parameter(torch.zeros(width))
 
-    def forward(self) -> torch.Tensor:
-        """Expected hidden values of all nodes."""
-        mean, variance = self.moments()
+    def forward(self, dropout: ByteDropout | None = None) -> torch.Tensor:
+        """Expected hidden values of all nodes, with dropout of cells of the input if given."""
+        mean, variance = self.moments(dropout)
         return (self.responsibilities()[:, :, None] * expected_relu(mean, variance)).sum(dim=1)
 
-    def moments(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def moments(self, dropout: ByteDropout | None = None) -> tuple[torch.Tensor, torch.Tensor]:
         """Mean and variance of the hidden values before ReLU, of shape (nodes, components, width)."""
         components, width = len(self.means), self.weight.shape[1]
 
-        def spread(operator: MissingCellOperator, per_channel: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        def spread(operator: Operator, per_channel: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
             scaled = per_channel.T[:, :, None] * weight[:, None, :]
             return (operator @ scaled.flatten(1)).view(-1, components, width)
 
-        known = (self.features.known_part @ self.weight)[:, None, :]
-        mean = known + spread(self.features.missing_mean, self.means, self.weight) + self.bias
-        return mean, spread(self.features.missing_variance, self.log_variances.exp(), self.weight**2)
+        known, missing_mean, missing_variance = self.features.operators(dropout)
+        mean = (known @ self.weight)[:, None, :] + spread(missing_mean, self.means, self.weight)
+        variance = spread(missing_variance, self.log_variances.exp(), self.weight**2)
+        return mean + self.features.total * self.bias, variance
 
     def responsibilities(self) -> torch.Tensor:
         """Probability of each component for each node, by the node's known cells alone."""

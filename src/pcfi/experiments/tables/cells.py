@@ -1,7 +1,7 @@
 """`TableCell`: the runs behind one number of a table, and the score that their records give."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -17,13 +17,16 @@ class Condition(NamedTuple):
     dataset: str
     missing: str
     rate: float
+    draw: str = "own"
 
     def run(self, system: str, parameters: Mapping[str, Any], seed: int) -> Run:
         """Return a run of a system under this condition."""
-        return Run(self.task, self.dataset, self.missing, self.rate, system, tuple(sorted(parameters.items())), seed)
+        task, dataset, missing, rate, draw = self
+        return Run(task, dataset, missing, rate, system, tuple(sorted(parameters.items())), seed, draw)
 
     def __str__(self) -> str:
-        return f"{self.dataset}, {self.missing} missing, {self.rate:g}"
+        draws = ", published draws" if self.draw == "published" else ""
+        return f"{self.dataset}, {self.missing} missing, {self.rate:g}{draws}"
 
 
 @dataclass(frozen=True)
@@ -61,14 +64,13 @@ class TableCell:
         return METRICS[self.condition.task]
 
     def records(self, store: RunStore) -> list[Record]:
-        """Return the records of the best candidate, done or not.
+        """Return the records of the best candidate, done or not; none while a candidate has not been tried.
 
         Candidates are compared by their mean validation metric over the splits that all of them have done.
         """
         candidates = [[record for run in splits if (record := store.get(run))] for splits in self.candidates]
-        candidates = [records for records in candidates if records]
-        if len(candidates) <= 1:
-            return candidates[0] if candidates else []
+        if len(candidates) == 1:
+            return candidates[0]
         metric = f"validation_{self.metrics[0]}"
         validation = [{one.run.seed: one.metrics[metric] for one in records if one.done} for records in candidates]
         seeds = set.intersection(*map(set, validation))
@@ -78,6 +80,11 @@ class TableCell:
         best = max(range(len(candidates)), key=means.__getitem__)
         return [record for record in candidates[best] if record.run.seed in seeds]
 
+    def unfinished_search(self, store: RunStore) -> str:
+        """Return "n of m tried" if some candidates have results but too few to choose one, else an empty text."""
+        tried = [any((one := store.get(run)) and one.done for run in splits) for splits in self.candidates]
+        return f"{sum(tried)} of {len(tried)} tried" if any(tried) and not self.records(store) else ""
+
     def score(self, store: RunStore, metric: str) -> Score | None:
         """Return the score of the best candidate, or None if nothing is done."""
         return mean_score(self.records(store), metric)
@@ -85,7 +92,11 @@ class TableCell:
 
 def mean_score(records: Iterable[Record], metric: str) -> Score | None:
     """Return the score over the records that are done and have the metric, or None if there are none."""
-    values = [record.metrics[metric] for record in records if record.done and metric in record.metrics]
+    return score_of([record.metrics[metric] for record in records if record.done and metric in record.metrics])
+
+
+def score_of(values: Sequence[float]) -> Score | None:
+    """Return mean and sample standard deviation of the values of some splits, or None if there are none."""
     if not values:
         return None
     mean = math.fsum(values) / len(values)

@@ -7,8 +7,8 @@ from typing import Any
 
 from pcfi.errors import ParameterError
 from pcfi.experiments.catalog import DATASETS, MASKS, SYNTHETIC, SYSTEMS, default_parameters, parameters_of
-from pcfi.experiments.paper import METRICS, RATE, SPLITS, PaperScore, paper_ablation, paper_value
-from pcfi.experiments.run import TASKS, Run
+from pcfi.experiments.paper import METRICS, PUBLISHED_SEEDS, RATE, SPLITS, PaperScore, paper_ablation, paper_value
+from pcfi.experiments.run import DRAWS, TASKS, Run
 from pcfi.experiments.tables.cells import Condition, TableCell
 from pcfi.experiments.tables.grids import Grid, grid_points
 
@@ -42,16 +42,15 @@ class Configuration:
     cell_per_point: bool = False
 
     def select(self, selection: "Selection") -> "Configuration":
-        """Return the configuration with the parameters and the grid of a selection."""
-        grids = self.grids
-        if selection.grid and self.cell_per_point:  # a figure keeps its axes
-            grids = {
-                task: {name: selection.grid.get(name, values) for name, values in grid.items()}
-                for task, grid in grids.items()
-            }
-        elif selection.grid:
-            grids = dict.fromkeys(grids, selection.grid)
+        """Return the configuration with the parameters and the grid of a selection, as far as the system takes them."""
+        grids = {task: self._selected_grid(task, grid, selection.grid or {}) for task, grid in self.grids.items()}
         return replace(self, parameters={**selection.parameters, **self.parameters}, grids=grids)
+
+    def _selected_grid(self, task: str, grid: Grid, selected: Grid) -> Grid:
+        if self.cell_per_point:  # a figure keeps its axes
+            return {name: selected.get(name, values) for name, values in grid.items()}
+        accepted = parameters_of(Run(task, "", "", 0.0, self.system))
+        return {name: values for name, values in selected.items() if name in accepted} or grid
 
     def cells(self, condition: Condition, seeds: Iterable[int]) -> list[TableCell]:
         """Return the cell under a condition, or the cells if each point of the grid is one."""
@@ -108,7 +107,9 @@ class Experiment:
             for condition in self.conditions
             for configuration in self.configurations
             if condition.task in SYSTEMS[configuration.system].tasks
-            for cell in configuration.cells(condition, range(self.splits))
+            for cell in configuration.cells(
+                condition, PUBLISHED_SEEDS[: self.splits] if condition.draw == "published" else range(self.splits)
+            )
         )
 
     @property
@@ -121,8 +122,8 @@ class Experiment:
 class Selection:
     """Choices of the user in place of the paper's; None: as in the paper.
 
-    `splits` is a number: seeds 0 to splits - 1. `parameters` apply to every run that takes them. `grid` replaces the
-    grids of a search; a figure keeps its axes.
+    `splits` is a number: seeds 0 to splits - 1, or the first of the published ones. `parameters` apply to every run
+    that takes them. `grid` replaces the grids of a search; a figure keeps its axes.
     """
 
     datasets: tuple[str, ...] | None = None
@@ -133,6 +134,7 @@ class Selection:
     splits: int | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     grid: Grid | None = None
+    draw: str = "own"
 
     def __post_init__(self) -> None:
         for name in self.systems or ():
@@ -144,8 +146,11 @@ class Selection:
         for name in self.datasets or ():
             if not SYNTHETIC.fullmatch(name):
                 check_name(name, DATASETS, "data set")
+        check_name(self.draw, DRAWS, "draw")
         if self.splits is not None and self.splits < 1:
             raise ParameterError(f"splits must be at least 1, got {self.splits}")
+        if self.draw == "published" and (self.splits or 1) > len(PUBLISHED_SEEDS):
+            raise ParameterError(f"splits must be at most {len(PUBLISHED_SEEDS)} published ones, got {self.splits}")
 
 
 def check_name(name: str, names: Iterable[str], kind: str) -> str:
@@ -156,19 +161,30 @@ def check_name(name: str, names: Iterable[str], kind: str) -> str:
 
 
 def default_configurations(*systems: str) -> tuple[Configuration, ...]:
-    """Return systems as in the paper's tables; FP twice, since the paper does not give its number of steps."""
-    fp = [Configuration("fp", f"FP, {steps} steps", {"steps": steps}, "fp") for steps in (40, 100)]
+    """Return systems as in the paper's tables.
+
+    FP and PaGNN twice, since the paper does not give their numbers of steps and layers; sRMGCNN as published and
+    without its rescaling.
+    """
+    rows = {
+        "fp": [Configuration("fp", f"FP, {steps} steps", {"steps": steps}, "fp") for steps in (40, 100)],
+        "srmgcnn": [
+            Configuration("srmgcnn", "sRMGCNN", {"rescale": True}, "srmgcnn"),
+            Configuration("srmgcnn", "sRMGCNN without rescaling", paper="srmgcnn"),
+        ],
+        "pagnn": [Configuration("pagnn", f"PaGNN, {n} layers", {"layers": n}, "pagnn") for n in (2, 3)],
+    }
     return tuple(
         configuration
         for system in systems
-        for configuration in (fp if system == "fp" else [Configuration(system, SYSTEMS[system].title, paper=system)])
+        for configuration in rows.get(system, [Configuration(system, SYSTEMS[system].title, paper=system)])
     )
 
 
 def _select_conditions(conditions: Iterable[Condition], selection: Selection) -> tuple[Condition, ...]:
     """Replace data sets, masks and rates; keep the order by task, data set, mask and rate."""
     selected = dict.fromkeys(
-        Condition(condition.task, dataset, missing, rate)
+        Condition(condition.task, dataset, missing, rate, selection.draw)
         for condition in conditions
         if condition.task in (selection.tasks or TASKS)
         for dataset in selection.datasets or (condition.dataset,)
@@ -192,7 +208,8 @@ def _canonical_run(condition: Condition, system: str, parameters: Mapping[str, A
     default_run = condition.run(system, {}, seed)
     defaults, accepted = default_parameters(default_run), parameters_of(default_run)
     explicit = {name: defaults[name] for name in _EXPLICIT_PARAMETERS.get(system, ())}
-    changed = {name: _like(defaults[name], value) for name, value in parameters.items() if name in accepted}
+    values = {name: _like(defaults[name], value) for name, value in parameters.items() if name in accepted}
+    changed = {name: value for name, value in values.items() if name in explicit or value != defaults[name]}
     return condition.run(system, explicit | changed, seed)
 
 
@@ -205,7 +222,7 @@ def _paper_scores(condition: Condition, row: str | None) -> dict[str, PaperScore
     """Return the paper's scores in a row of a table or of an ablation, by metric."""
     scores = {}
     for metric in METRICS[condition.task] if row else ():
-        score = paper_value(*condition, row or "", metric)
+        score = paper_value(*condition[:4], row or "", metric)
         if score is None and condition.rate == RATE:
             score = (paper_ablation(condition.task, condition.dataset, condition.missing, metric) or {}).get(row or "")
         if score is not None:

@@ -21,13 +21,15 @@ Drawing = Callable[[Experiment, RunStore], Iterator[tuple[str, Figure]]]
 _STYLES = {
     "PCFI": ("#D55E00", "o"),
     "PCFI without stage 2": ("#E69F00", "s"),
-    "FP": ("#0072B2", "^"),
+    "FP, steady state": ("#003B5C", "<"),
     "FP, 40 steps": ("#0072B2", "^"),
     "FP, 100 steps": ("#56B4E9", "v"),
-    "PaGNN": ("#009E73", "D"),
+    "PaGNN, 2 layers": ("#009E73", "D"),
+    "PaGNN, 3 layers": ("#66C2A5", "d"),
     "Label propagation": ("#CC79A7", "P"),
     "Zero": ("#777777", "X"),
     "sRMGCNN": ("#000000", "*"),
+    "sRMGCNN without rescaling": ("#999999", "*"),
     "GCNMF": ("#8A6D00", "p"),
 }
 _MIN_NODES = 10  # over all splits; fewer nodes do not give a meaningful point
@@ -69,7 +71,7 @@ def _legend(figure: Figure, axes: Any) -> None:
     for axis in axes.flat:
         handles, labels = axis.get_legend_handles_labels()
         entries |= dict(zip(labels, handles, strict=True))
-    columns = min(len(entries), 6)
+    columns = max(1, min(len(entries), int(figure.get_figwidth() / 2.1)))  # inches for a long label
     figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=columns, frameon=False)
 
 
@@ -93,11 +95,13 @@ def draw_rates(experiment: Experiment, store: RunStore) -> Iterator[tuple[str, F
     if not scores:
         return
     conditions, labels = _unique(condition for condition, _ in scores), _unique(label for _, label in scores)
+    one = conditions[0]
     datasets, masks = _unique(one.dataset for one in conditions), _unique(one.missing for one in conditions)
     rates = sorted({one.rate for one in conditions})
 
     def curve(dataset: str, missing: str, label: str) -> list[float | None]:
-        curve_scores = [scores.get((Condition("classification", dataset, missing, rate), label)) for rate in rates]
+        at = one._replace(dataset=dataset, missing=missing)
+        curve_scores = [scores.get((at._replace(rate=rate), label)) for rate in rates]
         return [None if score is None else score.mean for score in curve_scores]
 
     complete = [
@@ -252,9 +256,9 @@ def draw_cost(experiment: Experiment, store: RunStore) -> Iterator[tuple[str, Fi
         rows.sort(reverse=True)
         totals = [total for total, _, _ in rows]
         bars = axis.barh([label for _, _, label in rows], totals, color="#0072B2")
-        texts = [f" {total:.3g} s, imputation {part:.2g} s" for total, part, _ in rows]
+        texts = [f" {total:.3g} s, imputation {part:.3g} s" for total, part, _ in rows]
         axis.bar_label(bars, texts, fontsize="small")
-        axis.set(title=str(condition), xlabel="seconds per split", xscale="log", xlim=(None, max(totals) * 20))
+        axis.set(title=str(condition), xlabel="seconds per split", xscale="log", xlim=(None, max(totals) * 100))
     yield "cost", figure
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from pcfi.experiments.run import Record
 from pcfi.experiments.runs.durations import format_duration
 from pcfi.experiments.runs.store import RunStore
+from pcfi.experiments.tables.comparison import resistance_table
 from pcfi.experiments.tables.experiment import Experiment
 from pcfi.experiments.tables.figures import figures
 from pcfi.experiments.tables.text_tables import (
@@ -56,6 +57,8 @@ def section(experiment: Experiment, store: RunStore) -> Section:
         tables = heatmap_tables(experiment, store)
     else:
         tables, details = wide_tables(experiment, store), full_table(experiment, store)
+    if experiment.name == "resistance":
+        tables.append(resistance_table(experiment, store))
     if selected := selected_parameters_table(experiment, store):
         tables.append(selected)
     details = details if details and details.rows else None

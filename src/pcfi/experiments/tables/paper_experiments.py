@@ -23,6 +23,7 @@ RATES = (0.0, 0.5, 0.9, RATE)
 SYNTHETIC_GRAPHS = tuple(
     f"homophily-{homophily:g}-scale-{scale:g}" for homophily in (0.3, 0.5) for scale in (0.01, 0.03, 0.1, 0.3, 1)
 )
+RATES_ROWS = ("Zero", "Label propagation", "PaGNN, 2 layers", "FP, 40 steps", "FP, 100 steps", "PCFI")
 HOMOPHILY_GRID = {"alpha": (0.1, 0.3, 0.5, 0.7, 0.9), "beta": (1e-4, 1e-2, 1.0)}
 
 
@@ -59,11 +60,14 @@ def _paper_grids(system: str) -> dict[str, Grid]:
 
 
 _TABLE1 = default_configurations("zero", "lp", "srmgcnn", "gcnmf", "pagnn", "fp", "pcfi")
-_FP = Configuration("fp", "FP", {"steps": 100}, "fp")
+_FP = (
+    *default_configurations("fp"),
+    Configuration("fp", "FP, steady state", {"solver": "settled"}, "fp"),
+)
 _PCFI = Configuration("pcfi", "PCFI", paper="pcfi")
 _WITHOUT_STAGE_2 = Configuration("pcfi", "PCFI without stage 2", {"beta": 0.0}, "confidence")
 _ABLATION = (
-    _FP,
+    *_FP,
     Configuration("pcfi", "row-stochastic", {"alpha": 1.0, "beta": 0.0}, "row-stochastic"),
     Configuration("pcfi", "+ confidence", {"beta": 0.0}, "confidence"),
     Configuration("pcfi", "+ propagation between channels (PCFI)", paper="pcfi"),
@@ -107,7 +111,7 @@ EXPERIMENTS = {
             "rates",
             "Node classification accuracy (%) by missing rate",
             _conditions("classification", rates=RATES),
-            default_configurations("zero", "lp", "pagnn", "fp", "pcfi"),
+            tuple(row for row in _TABLE1 if row.label in RATES_ROWS),
         ),
         Experiment(
             "resistance",
@@ -119,15 +123,13 @@ EXPERIMENTS = {
             "hops-accuracy",
             "Accuracy (%) by hops to the nearest source",
             _BY_HOPS,
-            (_PCFI, _WITHOUT_STAGE_2, _FP, *default_configurations("srmgcnn")),
-            splits=5,
+            (_PCFI, _WITHOUT_STAGE_2, *_FP, *default_configurations("srmgcnn")),
         ),
         Experiment(
             "hops-cosine",
             "Cosine similarity of original and filled features by hops",
             _BY_HOPS,
-            (_PCFI, _WITHOUT_STAGE_2, _FP),
-            splits=5,
+            (_PCFI, _WITHOUT_STAGE_2, *_FP),
         ),
         Experiment(
             "heatmap",
@@ -137,14 +139,12 @@ EXPERIMENTS = {
                 Condition("links", "Cora", "structural", RATE),
             ),
             (Configuration("pcfi", "PCFI", grids=_paper_grids("pcfi"), cell_per_point=True),),
-            splits=2,
         ),
         Experiment(
             "homophily",
             "Accuracy (%) by homophily, on synthetic graphs",
             _conditions("classification", SYNTHETIC_GRAPHS, ("structural",)),
-            (_FP, Configuration("pcfi", "PCFI", grids={"classification": HOMOPHILY_GRID})),
-            splits=5,
+            (*_FP, Configuration("pcfi", "PCFI", grids={"classification": HOMOPHILY_GRID})),
         ),
         Experiment(
             "cost",

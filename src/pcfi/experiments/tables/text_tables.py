@@ -1,11 +1,11 @@
 """Experiments and their records -> tables in Markdown, LaTeX and HTML."""
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pcfi.experiments.paper import PaperScore, Score
-from pcfi.experiments.run import Record
+from pcfi.experiments.paper import PaperScore, Score, z_score
 from pcfi.experiments.runs.store import RunStore
 from pcfi.experiments.tables.cells import TableCell, count_failures, mean_score
 from pcfi.experiments.tables.experiment import Experiment
@@ -13,6 +13,7 @@ from pcfi.experiments.tables.hops import pooled_by_hops
 
 EMPTY = "-"
 SELECTED_PARAMETERS = "Parameters chosen on validation"
+WIDE_CELLS = "ours ± standard error [splits] (paper)"
 METRIC_TITLES = {
     "accuracy": "accuracy",
     "auc": "AUC",
@@ -72,25 +73,26 @@ class TextTable:
 
 
 def full_table(experiment: Experiment, store: RunStore) -> TextTable:
-    """Return one row per cell and metric: condition, system, ours, paper, difference, number of splits.
+    """Return one row per cell and metric: condition, system, ours, paper, difference, z-score, number of splits.
 
-    Cells without any record are left out.
+    Scores are means and standard deviations. Cells without any record are left out.
     """
     with_rates = len({cell.condition.rate for cell in experiment.cells}) > 1
     rows = [
-        (*_row_head(cell, metric, with_rates), *_row_scores(cell, metric, records))
+        (*_row_head(cell, metric, with_rates), *_row_scores(cell, metric, store))
         for cell in experiment.cells
-        if (records := cell.records(store))
+        if cell.records(store) or cell.unfinished_search(store)
         for metric in experiment.metrics or cell.metrics
     ]
     head = ("data set", "missing", *(["rate"] if with_rates else []), "system", "metric")
-    return TextTable(experiment.title, (*head, "ours", "paper", "difference", "splits"), tuple(rows), len(head))
+    return TextTable(experiment.title, (*head, "ours", "paper", "difference", "z", "splits"), tuple(rows), len(head))
 
 
 def wide_tables(experiment: Experiment, store: RunStore) -> list[TextTable]:
-    """Return, per mask and metric: a row per system, a column per data set or rate, cells with "ours (paper)".
+    """Return, per mask and metric: a row per system, a column per data set or rate, cells like `WIDE_CELLS`.
 
-    A last column holds the average over the data sets, for systems (and papers) with a number for each of them.
+    A last column holds the average over the data sets, for systems (and papers) with a number for each of them; a star
+    marks an average over data sets with different numbers of splits.
     """
     groups = dict.fromkeys(
         (cell.condition.task, cell.condition.missing, metric)
@@ -114,19 +116,24 @@ def hops_tables(experiment: Experiment, store: RunStore, measure: str) -> list[T
     """Return, per condition: a row per system, a column per number of hops; `measure` is "accuracy" or "cosine"."""
     tables = []
     for condition in dict.fromkeys(cell.condition for cell in experiment.cells):
+        records = {cell.label: cell.records(store) for cell in experiment.cells if cell.condition == condition}
         values_by_label = {
-            cell.label: {scores.hops: getattr(scores, measure) for scores in pooled_by_hops(cell.records(store))}
-            for cell in experiment.cells
-            if cell.condition == condition
+            label: {scores.hops: getattr(scores, measure) for scores in pooled_by_hops(one)}
+            for label, one in records.items()
         }
         columns = sorted(set().union(*values_by_label.values()))
         rows = [
-            (label, *(EMPTY if (value := values.get(hops)) is None else f"{value:.3g}" for hops in columns))
+            (
+                label,
+                *(EMPTY if (value := values.get(hops)) is None else f"{value:.3g}" for hops in columns),
+                str(sum(record.done for record in records[label])),
+            )
             for label, values in values_by_label.items()
             if values
         ]
         if rows:
-            tables.append(TextTable(f"{condition}: {measure} by hops", ("system", *map(str, columns)), tuple(rows), 1))
+            head = ("system", *map(str, columns), "splits")
+            tables.append(TextTable(f"{condition}: {measure} by hops", head, tuple(rows), 1))
     return tables
 
 
@@ -149,24 +156,29 @@ def heatmap_tables(experiment: Experiment, store: RunStore) -> list[TextTable]:
             ]
             if rows:
                 head = ("alpha", *(f"beta {beta:.2g}" for beta in betas))
-                tables.append(TextTable(f"{condition}: {METRIC_TITLES[metric]}", head, tuple(rows), 1))
+                splits = sorted({score.splits for score in scores.values()})
+                numbers = f"{splits[0]}" if len(splits) == 1 else f"{splits[0]} to {splits[-1]}"
+                title = f"{condition}: {METRIC_TITLES[metric]}, {numbers} splits"
+                tables.append(TextTable(title, head, tuple(rows), 1))
     return tables
 
 
 def selected_parameters_table(experiment: Experiment, store: RunStore) -> TextTable | None:
-    """Return the parameters that are best on validation, for the cells with several candidates."""
+    """Return the parameters that are best on validation, for the cells with several candidates, if all were tried."""
     rows = []
     for cell in experiment.cells:
-        records = cell.records(store) if len(cell.candidates) > 1 else []
-        if records:
-            task, dataset, missing, rate = cell.condition
+        n_candidates = len(cell.candidates)
+        records, unfinished = cell.records(store), cell.unfinished_search(store)
+        if n_candidates > 1 and (records or unfinished):
+            task, dataset, missing, rate = cell.condition[:4]
             parameters = ", ".join(
                 f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
-                for name, value in records[0].run.parameters
+                for name, value in (records[0].run.parameters if records else ())
             )
-            rows.append((task, dataset, missing, f"{rate:g}", cell.label, parameters, str(len(records))))
-    head = ("task", "data set", "missing", "rate", "system", "chosen", "splits")
-    return TextTable(SELECTED_PARAMETERS, head, tuple(rows), 6) if rows else None
+            chosen = (parameters or EMPTY, unfinished or f"all {n_candidates}", str(len(records)))
+            rows.append((task, dataset, missing, f"{rate:g}", cell.label, *chosen))
+    head = ("task", "data set", "missing", "rate", "system", "chosen", "tried", "splits")
+    return TextTable(SELECTED_PARAMETERS, head, tuple(rows), 7) if rows else None
 
 
 def _row_head(cell: TableCell, metric: str, with_rates: bool) -> tuple[str, ...]:
@@ -174,11 +186,14 @@ def _row_head(cell: TableCell, metric: str, with_rates: bool) -> tuple[str, ...]
     return (cell.condition.dataset, cell.condition.missing, *rate, cell.label, METRIC_TITLES.get(metric, metric))
 
 
-def _row_scores(cell: TableCell, metric: str, records: list[Record]) -> tuple[str, ...]:
-    ours, paper = mean_score(records, metric), cell.paper.get(metric)
+def _row_scores(cell: TableCell, metric: str, store: RunStore) -> tuple[str, ...]:
+    paper, records = cell.paper.get(metric), cell.records(store)
+    if unfinished := cell.unfinished_search(store):
+        return unfinished, _mean_and_std(paper), EMPTY, EMPTY, EMPTY
+    ours = mean_score(records, metric)
     difference = f"{ours.mean - paper.mean:+.2f}" if ours and isinstance(paper, Score) else EMPTY
     splits = ", ".join(filter(None, [str(ours.splits) if ours else "0", count_failures(records)]))
-    return _mean_and_std(ours), _mean_and_std(paper), difference, splits
+    return _mean_and_std(ours), _mean_and_std(paper), difference, format_z(ours, paper), splits
 
 
 def _wide_table(title: str, cells: list[TableCell], metric: str, store: RunStore, *, by_rate: bool) -> TextTable:
@@ -190,35 +205,57 @@ def _wide_table(title: str, cells: list[TableCell], metric: str, store: RunStore
     rows = []
     for label in dict.fromkeys(cell.label for cell in cells):
         own = {column(cell): cell for cell in cells if cell.label == label}
-        records = [own[name].records(store) if name in own else [] for name in columns]
-        ours = [mean_score(part, metric) for part in records]
+        ours = [own[name].score(store, metric) if name in own else None for name in columns]
         paper = [own[name].paper.get(metric) if name in own else None for name in columns]
-        if any(records):
-            texts = [_ours_and_paper(*three) for three in zip(records, ours, paper, strict=True)]
+        texts = [_ours_and_paper(own.get(name), metric, store) for name in columns]
+        if any(not text.startswith(EMPTY) for text in texts):
             rows.append((label, *texts, *([_average(ours, paper)] if with_average else [])))
     return TextTable(title, ("system", *columns, *(["average"] if with_average else [])), tuple(rows), 1)
 
 
-def _ours_and_paper(records: list[Record], ours: Score | None, paper: PaperScore | None) -> str:
+def _ours_and_paper(cell: TableCell | None, metric: str, store: RunStore) -> str:
+    if cell is None:
+        return EMPTY
+    records, paper = cell.records(store), cell.paper.get(metric)
     out_of_memory = records and all(record.status == "out of memory" for record in records)
-    text = "out of memory" if out_of_memory else _mean(ours)
+    ours = mean_score(records, metric)
+    text = "out of memory" if out_of_memory else cell.unfinished_search(store) or mean_and_error(ours)
     return text if paper is None else f"{text} ({_mean(paper)})"
 
 
 def _average(ours: Sequence[Score | None], paper: Sequence[PaperScore | None]) -> str:
-    our_means = [score.mean for score in ours if score is not None]
+    scores = [score for score in ours if score is not None]
     paper_means = [score.mean for score in paper if isinstance(score, Score)]
-    text = f"{sum(our_means) / len(our_means):.2f}" if len(our_means) == len(ours) else EMPTY
+    text = EMPTY
+    if len(scores) == len(ours):
+        errors = [score.standard_error for score in scores]
+        mean = sum(score.mean for score in scores) / len(scores)
+        error = "" if None in errors else f" ± {math.hypot(*(one or 0.0 for one in errors)) / len(errors):.2f}"
+        text = f"{mean:.2f}{error}{'*' if len({score.splits for score in scores}) > 1 else ''}"
     return f"{text} ({sum(paper_means) / len(paper_means):.2f})" if len(paper_means) == len(paper) else text
 
 
-def _mean(score: PaperScore | None) -> str:
+def mean_and_error(score: Score | None) -> str:
+    """Format a score as in `WIDE_CELLS`, without the paper's."""
+    if score is None:
+        return EMPTY
+    error = "" if score.standard_error is None else f" ± {score.standard_error:.2f}"
+    return f"{score.mean:.2f}{error} [{score.splits}]"
+
+
+def format_z(ours: Score | None, paper: PaperScore | None) -> str:
+    """Format the z-score of ours against the paper's."""
+    z = z_score(ours, paper)
+    return EMPTY if z is None else f"{z:+.1f}"
+
+
+def _mean(score: PaperScore | Score | None) -> str:
     if isinstance(score, Score):
         return f"{score.mean:.2f}"
     return score or EMPTY
 
 
-def _mean_and_std(score: PaperScore | None) -> str:
+def _mean_and_std(score: PaperScore | Score | None) -> str:
     std = f" ± {score.std:.2f}" if isinstance(score, Score) and score.std is not None else ""
     return _mean(score) + std
 

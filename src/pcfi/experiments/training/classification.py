@@ -23,7 +23,8 @@ def train_classifier(
     """Train until the validation accuracy has not improved for `patience` epochs; predict with the best weights.
 
     The first layer is computed once per epoch and used twice: without dropout to validate the weights of the previous
-    epoch, and with dropout to train. Training and validation compute only the nodes on which their losses depend.
+    epoch, and with dropout to train; only dropout of its input takes a second computation. Training and validation
+    compute only the nodes on which their losses depend.
     """
     start = time.perf_counter()
     depth = len(network.convolutions)
@@ -31,7 +32,7 @@ def train_classifier(
         ReceptiveField(adjacency, nodes, depth) for nodes in (split.train, split.validation)
     )
     targets = torch.tensor(labels)
-    train_targets, validation_targets = targets[split.train], targets[split.validation]
+    train_targets, validation_targets = (targets[torch.tensor(part)] for part in (split.train, split.validation))
     optimizer, dropout = adam(network, parameters), ByteDropout(parameters["dropout"], rng)
     best = BestWeights(network)
     for epoch in range(parameters["epochs"] + 1):
@@ -42,6 +43,8 @@ def train_classifier(
             best.update(epoch, int((output.argmax(dim=1) == validation_targets).sum()))
             if epoch - best.epoch >= parameters["patience"] or epoch == parameters["epochs"]:
                 break
+        if parameters.get("input_dropout"):
+            hidden = network.first(dropout)
         output = network.later_layers(hidden, train_field, dropout)
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(output, train_targets).backward()

@@ -21,25 +21,24 @@ def train_link_predictor(
     field = ReceptiveField(adjacency, np.arange(n_nodes), len(network.convolutions))
     linked = np.sort(pair_numbers(split.train, n_nodes))
     positive = torch.tensor(split.train)
+    n_negative = parameters["negatives"] * positive.shape[1]
     optimizer, dropout = adam(network, parameters), ByteDropout(parameters["dropout"], rng)
     for _ in range(parameters["epochs"]):
         latent = network.later_layers(network.first(), field, dropout)
-        negative = torch.from_numpy(sample_negative(linked, positive.shape[1], n_nodes, rng))
+        negative = torch.from_numpy(sample_negative(linked, n_negative, n_nodes, rng))
         optimizer.zero_grad()
         reconstruction_loss(latent, positive, negative).backward()
         optimizer.step()
     with torch.no_grad():
         latent = network.later_layers(network.first(), field)
+    return SystemOutput({**link_metrics(latent, split), "training_seconds": time.perf_counter() - start})
+
+
+def link_metrics(latent: torch.Tensor, split: EdgeSplit) -> dict[str, float]:
+    """AUC and AP of the latent values on test and validation pairs."""
     auc, ap = auc_and_ap(latent, split.test, split.test_negative)
     validation_auc, validation_ap = auc_and_ap(latent, split.validation, split.validation_negative)
-    metrics = {
-        "auc": auc,
-        "ap": ap,
-        "validation_auc": validation_auc,
-        "validation_ap": validation_ap,
-        "training_seconds": time.perf_counter() - start,
-    }
-    return SystemOutput(metrics)
+    return {"auc": auc, "ap": ap, "validation_auc": validation_auc, "validation_ap": validation_ap}
 
 
 def reconstruction_loss(latent: torch.Tensor, positive: torch.Tensor, negative: torch.Tensor) -> torch.Tensor:

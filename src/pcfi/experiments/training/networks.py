@@ -121,9 +121,9 @@ class ByteDropout:
         return hidden * keep.mul_(self.scale)
 
 
-def glorot(n_in: int, n_out: int, rng: torch.Generator) -> torch.Tensor:
+def glorot(n_in: int, n_out: int, rng: torch.Generator, gain: float = 1.0) -> torch.Tensor:
     """Glorot's uniform initial weights."""
-    bound = (6 / (n_in + n_out)) ** 0.5
+    bound = gain * (6 / (n_in + n_out)) ** 0.5
     return torch.empty(n_in, n_out).uniform_(-bound, bound, generator=rng)
 
 

@@ -14,14 +14,15 @@ from pcfi.experiments.training.constant_matrix import ConstantMatrix, propagated
 from pcfi.experiments.training.link_prediction import train_link_predictor
 from pcfi.experiments.training.networks import GCN, ConstantInputLayer
 from pcfi.experiments.training.system_output import SystemOutput
+from pcfi.experiments.training.variational import VariationalEncoder, train_variational
 
 MakeFirstLayer = Callable[[int, torch.Generator], nn.Module]  # (width, random generator) -> first layer
 
 
-def train_network(run_input: RunInput, make_first_layer: MakeFirstLayer) -> SystemOutput:
-    """Train a GCN for node classification, or a graph auto-encoder for link prediction."""
+def train_network(run_input: RunInput, make_first_layer: MakeFirstLayer, *, variational: bool = False) -> SystemOutput:
+    """Train a GCN for node classification, or a graph auto-encoder (`variational` or not) for link prediction."""
     parameters = run_input.parameters
-    weights = torch.Generator().manual_seed(int(run_input.rng("weights").integers(2**63)))
+    weights = torch.Generator().manual_seed(run_input.weights_seed)
     first = make_first_layer(parameters["hidden"], weights)
     rng = run_input.rng("training")
     if isinstance(run_input.split, NodeSplit):
@@ -29,6 +30,9 @@ def train_network(run_input: RunInput, make_first_layer: MakeFirstLayer) -> Syst
         network = GCN(first, widths, weights, jumping=parameters["jumping"])
         labels = run_input.dataset.labels
         return train_classifier(network, run_input.adjacency, labels, run_input.split, parameters, rng)
+    if variational:
+        encoder = VariationalEncoder(first, parameters["hidden"], parameters["latent"], weights)
+        return train_variational(encoder, run_input.adjacency, run_input.split, parameters, rng)
     network = GCN(first, [parameters["hidden"], parameters["latent"]], weights)
     return train_link_predictor(network, run_input.adjacency, run_input.split, parameters, rng)
 
