@@ -43,7 +43,7 @@ PARTS: dict[str, list[tuple[Any, str, Any]]] = {
     ],
     "alpha 0.6 always": [(graph_estimates, "ALPHAS", (0.6,))],
     "scores in units of all known cells": [
-        (error_fitting, "_relative_units", lambda _, scale: np.ones(len(scale.unit)))
+        (error_fitting, "_relative_units", lambda _, scale, __: np.ones(len(scale.unit)))
     ],
 }
 CONSTANTS: tuple[tuple[Any, str], ...] = (

@@ -67,8 +67,10 @@ class CellModel:
 
         A cell without an estimate of the graph is estimated by the factors alone.
         """
-        by_factors = self.by_factors(np.where(known, values, 0.0), known, graph)
-        alone = combine(graph, None, self.independent, self.plain_link)
+        alone = by_factors = combine(graph, None, self.independent, self.plain_link)
+        if self.factors.rank:
+            posterior = self.factors.posterior(np.where(known, values, 0.0), known.astype(np.float64))
+            by_factors = combine(graph, posterior, self.factors, self.link)
         parts = [(alone.value, alone.variance), (by_factors.value, by_factors.variance)]
         if self.regression is not None:
             completed = np.where(known, values, by_factors.value)
@@ -83,11 +85,6 @@ class CellModel:
             np.where(reached, variance, by_factors.variance),
             by_factors.from_row,
         )
-
-    def by_factors(self, values: Array, known: Array, graph: Array) -> CellEstimate:
-        """The estimate of the factors; `values` are 0 where not known."""
-        posterior = self.factors.posterior(values, known.astype(np.float64)) if self.factors.rank else None
-        return combine(graph, posterior, self.factors, self.link)
 
 
 def stacking_weights(estimates: Array, truth: Array) -> Array:

@@ -152,7 +152,7 @@ def fit_channel_scale(problem: Problem, bounds: Array | None = None) -> ChannelS
         scale,
         location=location,
         typical=np.where(logarithmic, channels.mean, location),
-        unit=np.where(active & (variances > 0), channel_ranges(ends) * np.sqrt(variances), 1.0),
+        unit=np.where(active & (variances > 0), _ranges(ends) * np.sqrt(variances), 1.0),
         mode=mode,
         prior_cells=prior_cells,
         low=np.maximum(low - margin, natural[0]),
@@ -196,7 +196,7 @@ def _log_fits_better(problem: Problem) -> Array:
 def relative_variances(problem: Problem) -> Array:
     """Variance of each channel's known values, in units of their range, so that squares stay within the numbers."""
     known, channels = known_mask(problem), problem.channels
-    mean, squares, units = channels.mean.astype(np.float64), np.zeros(len(channels.mean)), channel_ranges(channels)
+    mean, squares, units = channels.mean.astype(np.float64), np.zeros(len(channels.mean)), _ranges(channels)
     for start in range(0, len(known), MAX_ROWS):
         rows = slice(start, start + MAX_ROWS)
         deviation = np.where(known[rows], (problem.values[rows] - mean) / units, 0.0)
@@ -204,7 +204,7 @@ def relative_variances(problem: Problem) -> Array:
     return squares / np.maximum(channels.n_known, 1)
 
 
-def channel_ranges(channels: Channels) -> Array:
+def _ranges(channels: Channels) -> Array:
     """Range of each channel's known values, 1 if there is none."""
     return np.where(channels.constant, 1.0, channels.high.astype(np.float64) - channels.low.astype(np.float64))
 
@@ -221,7 +221,7 @@ def _best_prior(problem: Problem, variances: Array, mode: Array) -> float:
     if not len(chosen):
         return 0.0
     n = channels.n_known[chosen].astype(np.float64)
-    mean = (channels.mean[chosen] - mode[chosen]) / channel_ranges(channels)[chosen]
+    mean = (channels.mean[chosen] - mode[chosen]) / _ranges(channels)[chosen]
     total, squared = n * mean, n * (variances[chosen] + mean**2)
     products = (total**2 - squared) / (n - 1)
     means = ((n - 2) * total**2 + squared) / (n - 1) ** 2

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pcfi._typing import Array
-from pcfi.estimation.channel_scale import ChannelScale, channel_ranges, relative_variances
+from pcfi.estimation.channel_scale import ChannelScale
 from pcfi.estimation.error_model import (
     ErrorModel,
     cell_features,
@@ -15,7 +15,7 @@ from pcfi.estimation.error_model import (
 )
 from pcfi.estimation.graph_estimates import HiddenEstimates
 from pcfi.estimation.training import FoldEstimate, TrainingRows
-from pcfi.inputs.problem import Problem
+from pcfi.inputs.problem import Channels, Problem
 
 MAX_SCORES = 50_000  # hidden cells that errors are learned from
 
@@ -65,7 +65,8 @@ def fit_errors(
     numbers = np.repeat(np.arange(len(cells)), [len(cell[0]) for cell in cells])
     level, slopes, reference = fit_gamma_regression(errors, features, channels, n_channels)
     scores = _cross_fitted_scores(errors, features, channels, numbers, n_channels)
-    scores /= np.concatenate([_relative_units(part, scale)[cell[1]] for part, cell in zip(hidden, cells, strict=True)])
+    units = [_relative_units(part, scale, problem.channels) for part in hidden]
+    scores /= np.concatenate([unit[cell[1]] for unit, cell in zip(units, cells, strict=True)])
     order = np.argsort(scores, kind="stable")
     codes = [part.fold.hops.codes_at(*cell) for part, cell in zip(hidden, cells, strict=True)]
     reached = [code[part.fold.hops.is_reachable(code)] for part, code in zip(hidden, codes, strict=True)]
@@ -100,15 +101,19 @@ def _cross_fitted_scores(errors: Array, features: Array, channels: Array, fold: 
     return scores
 
 
-def _relative_units(part: HiddenEstimates, scale: ChannelScale) -> Array:
+def _relative_units(part: HiddenEstimates, scale: ChannelScale, channels: Channels) -> Array:
     """Standard deviation of the values that a fold leaves known in each channel, relative to that of all known values.
 
     An interval is a multiple of the standard deviation of the known values; where these are few, that is itself
     uncertain, so scores are taken in units of what the fold knows. One cell more has the variance of all.
     """
-    channels = part.fold.problem.channels
-    relative = relative_variances(part.fold.problem) * (channel_ranges(channels) / scale.unit) ** 2
-    return np.asarray(np.sqrt((channels.n_known * relative + 1) / (channels.n_known + 1)))
+    hidden = part.truth + part.shift[part.channels]  # standardised, as all known values
+    mean = scale.standardized(channels.mean.astype(np.float64))
+    n_left = channels.n_known - np.bincount(part.channels, minlength=len(mean))
+    total = channels.n_known * mean - np.bincount(part.channels, weights=hidden, minlength=len(mean))
+    squares = channels.n_known * (1 + mean**2) - np.bincount(part.channels, weights=hidden**2, minlength=len(mean))
+    scatter = np.maximum(squares - total**2 / np.maximum(n_left, 1), 0.0)
+    return np.asarray(np.sqrt((scatter + 1) / (np.maximum(n_left, 0) + 1)))
 
 
 def known_deviations(training: TrainingRows) -> list[Array]:

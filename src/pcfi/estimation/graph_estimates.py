@@ -19,7 +19,7 @@ from pcfi.stages.hops import Hops
 from pcfi.stages.solvers import FixedSteps, Solver, UntilSettled
 
 ALPHAS = (0.1, 0.3, 0.6, 0.9, 1.0)  # candidates
-MAX_SEARCH_CHANNELS = 64  # channels that alpha is chosen on
+MAX_SEARCH_CHANNELS = 16  # channels that alpha is chosen on: one block of the solver
 SCORE_PRIOR = 0.01  # of a cell with the mean squared error, that is added to each channel: none is estimated exactly
 MAX_EXACT_CELLS = 200_000  # cells of a table whose folds settle as far as its values do
 MIN_FOLD_RTOL = 1e-2  # settled enough to compare parameters, in units of a channel's range

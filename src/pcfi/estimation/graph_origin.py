@@ -14,7 +14,7 @@ from pcfi.inputs.problem import Problem, known_mask
 MIN_SHARE = 0.5  # beyond chance; graphs that were not made from their table have 0.2 at most (docs/values.md)
 MIN_DEGREE = 3  # on average: on a path, such as time, neighbours of a smooth series are its most similar rows
 MAX_NODES = 32  # nodes that are looked at
-MAX_CELLS = 5_000_000  # of the columns that rows are compared by
+MAX_CELLS = 2_000_000  # of the columns that rows are compared by
 
 
 def share_of_similar_rows(problem: Problem) -> float:
