@@ -38,12 +38,12 @@ QUESTIONS = {
     "training stops early)",
     "tabular": "Tables without a graph: error on hidden cells and time, next to scikit-learn's imputers",
     "tabular_held_out": "Tables without a graph that were not used to choose the defaults: error on hidden cells",
-    "tabular_settings": "Tables without a graph: error with other settings, relative to the defaults",
     "neighbor_search": "Tables without a graph: which search for similar rows is fastest?",
     "scale_edges": "Larger than memory: how fast is building a mapped graph from an edge file?",
     "scale_budget": "Larger than memory: time within a budget of memory, and is the budget kept?",
     "scale_workers": "Larger than memory: how much faster are two single-threaded workers than one?",
     "scale_cost": "Larger than memory: how accurate are the estimates on sizes that they were not fitted to?",
+    "default_call": "What does the default call, which learns from hidden cells, cost?",
     "values": "Values of tables: how far from the truth (in standard deviations), and do 90 % intervals cover it?",
     "values_ablation": "Which parts of the value model pay, and how much does each constant matter? (error relative to "
     "the model as it is, 40 cases of five small tables)",
