@@ -58,18 +58,33 @@ class KernelCache:
             self._save(*args)
 
 
-def compiled(function: Callable[..., Any], *, inline: bool = False) -> Any:
+_OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+
+
+def compiled(function: Callable[..., Any]) -> Any:
     """Compile `function` on first use, without holding the GIL while it runs."""
-    options = {"nogil": True, "error_model": "numpy", "forceinline": inline}
     try:
-        dispatcher = numba.njit(cache=True, **options)(function)
+        dispatcher = numba.njit(cache=True, **_OPTIONS)(function)
     except Exception:  # numba found no folder that can be written to
-        return numba.njit(**options)(function)
+        return numba.njit(**_OPTIONS)(function)
     with contextlib.suppress(AttributeError):
         dispatcher._cache = KernelCache(dispatcher._cache)
     return dispatcher
 
 
+def inner(function: Callable[..., Any], **options: Any) -> Any:
+    """Compile `function` for other kernels: without what calls from Python and the cache need, which is slow to compile.
+
+    Python must not call it: there is no code for that, and the process would crash.
+    """
+    return numba.njit(no_cpython_wrapper=True, **_OPTIONS, **options)(function)
+
+
 def inlined(function: Callable[..., Any]) -> Any:
     """Compile `function` into its callers, so that vectors stay in registers."""
-    return compiled(function, inline=True)
+    return inner(function, forceinline=True)
+
+
+def pasted(function: Callable[..., Any]) -> Any:
+    """Paste `function` into its only caller, which would otherwise optimise it once more."""
+    return inner(function, inline="always")

@@ -37,7 +37,7 @@ def load_states(missing: float = 0.0, *, random_state: int = 0) -> tuple[Any, An
     >>> import pcfi
     >>> states, borders = pcfi.datasets.load_states(missing=0.3)
     >>> states.shape, int(states.isna().sum().sum()), len(borders)
-    ((48, 9), 123, 105)
+    ((48, 9), 113, 107)
     """
     if not 0 <= missing < 1:
         raise ParameterError(f"must be at least 0 and below 1, got {missing!r}", parameter="missing")
