@@ -16,6 +16,7 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
     "sphinx.ext.mathjax",
+    "sphinx-mathjax-offline",  # pages with formulas need no network either
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",

@@ -5,6 +5,7 @@ import random
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -29,7 +30,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("the time of make fuzz is up")
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say how many tests did not run because the paper's data are not there."""
     skipped = [report for report in terminalreporter.getreports("skipped") if NO_SHARED in str(report.longrepr)]
     if skipped:

@@ -32,11 +32,11 @@ pictures = {
     "70 % removed": np.nan_to_num(pixels, nan=1.0).reshape(photo.shape),
     "filled": result.values.reshape(photo.shape).clip(0, 1),
 }
-figure, axes = plt.subplots(2, 2, figsize=(8, 6.8), layout="constrained")
-for axis, (title, picture) in zip(axes.flat, pictures.items(), strict=False):
+figure, axes = plt.subplots(1, 4, figsize=(12, 2.7), layout="constrained")
+for axis, (title, picture) in zip(axes, pictures.items(), strict=False):
     axis.imshow(picture)
     axis.set(title=title, xticks=[], yticks=[])
-shown = axes[1, 1].imshow(error, cmap="magma")
-axes[1, 1].set(title="expected error", xticks=[], yticks=[])
-figure.colorbar(shown, ax=axes[1, 1], shrink=0.8)
+shown = axes[3].imshow(error, cmap="magma", vmax=0.3)
+axes[3].set(title="expected error", xticks=[], yticks=[])
+figure.colorbar(shown, ax=axes[3], shrink=0.8, extend="max")
 plt.show()

@@ -29,5 +29,5 @@ def test_removed_cells_depend_on_the_seed_only():
     assert not first.equals(other)
     assert complete.notna().all(axis=None)
     assert first.fillna(complete).equals(complete)
-    with pytest.raises(pcfi.ParameterError, match="missing must be at least 0 and below 1, got 1.5"):
+    with pytest.raises(pcfi.ParameterError, match=r"missing must be at least 0 and below 1, got 1\.5"):
         pcfi.datasets.load_states(1.5)

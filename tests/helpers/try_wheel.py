@@ -2,8 +2,8 @@
 
     python -m build && python tests/helpers/try_wheel.py dist [--constraint constraints.txt] [--sdist]
 
-Runs the Python code of README.md, `pcfi demo` and the commands of README.md. `--sdist` also unpacks the sdist and runs its
-quick tests there, with the package of this Python.
+Runs the Python code and the commands of README.md, and `pcfi demo`. `--sdist` also unpacks the sdist and runs quick
+tests there, with the packages of this Python.
 """
 
 import argparse
@@ -23,7 +23,7 @@ PROOF = "import pcfi, pathlib; print(pcfi.__version__, pathlib.Path(pcfi.__file_
 
 
 def run(command: list[str], folder: Path) -> str:
-    """Run a command in the folder, without what this repository or its environment would add; print and return output."""
+    """Run a command in the folder, without variables that point to the repository; print and return its output."""
     print(f"$ {shlex.join(command)}", flush=True)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PCFI_"))}
     environment["NUMBA_CACHE_DIR"] = str(folder / "kernels")

@@ -76,6 +76,7 @@ def test_the_conda_recipe_has_the_dependencies_of_the_project(recipe):
         found = dict(line.split() for line in lines if not line.startswith("python "))
         return {CONDA_NAMES.get(canonicalize_name(name), name): floor for name, floor in found.items()}
 
+    assert floors(recipe["requirements"]["host"][:-1]) == dict(requirements(PROJECT["build-system"]["requires"]))
     core = dict(requirements(PROJECT["project"]["dependencies"]))
     assert floors(recipe["requirements"]["run"]) == core
     optional = {name: floor for name, floor in user_floors().items() if name not in core}

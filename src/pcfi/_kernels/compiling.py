@@ -73,9 +73,10 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 
 def inner(function: Callable[..., Any], **options: Any) -> Any:
-    """Compile `function` for other kernels: without what calls from Python and the cache need, which is slow to compile.
+    """Compile `function` for other kernels only: without code for calls from Python, which is slow to compile.
 
-    Python must not call it: there is no code for that, and the process would crash.
+    It is not cached either, because the machine code of its callers contains it. Python must not call it: there is no
+    code for that, and the process would crash.
     """
     return numba.njit(no_cpython_wrapper=True, **_OPTIONS, **options)(function)
 
