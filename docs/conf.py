@@ -21,7 +21,7 @@ extensions = [
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["gallery/*.py", "gallery/README.txt"]
+exclude_patterns = ["gallery_scripts"]
 
 # pages
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
@@ -39,8 +39,8 @@ napoleon_use_ivar = True
 
 # gallery: run once; a script runs again when its text changes
 sphinx_gallery_conf = {
-    "examples_dirs": ["gallery"],
-    "gallery_dirs": ["gallery/auto"],
+    "examples_dirs": ["gallery_scripts"],
+    "gallery_dirs": ["gallery"],
     "filename_pattern": r"/plot_",
     "download_all_examples": False,
     "show_memory": False,
