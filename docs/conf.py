@@ -14,7 +14,7 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.napoleon",
+    "numpydoc",
     "sphinx.ext.mathjax",
     "sphinx-mathjax-offline",  # pages with formulas need no network either
     "sphinx_copybutton",
@@ -33,9 +33,9 @@ default_role = "py:obj"
 autosummary_generate = True
 autodoc_typehints = "none"  # the docstrings say what is accepted, in words
 autodoc_member_order = "bysource"
-napoleon_google_docstring = False
-napoleon_use_rtype = False
-napoleon_use_ivar = True
+autodoc_default_options = {"exclude-members": "set_fit_request, set_transform_request"}  # made by scikit-learn
+numpydoc_show_class_members = False
+templates_path = ["_templates"]
 
 # gallery: run once; a script runs again when its text changes
 sphinx_gallery_conf = {
