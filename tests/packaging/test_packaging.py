@@ -1,6 +1,8 @@
 """Metadata, extras, floors, the lock of minimum versions, the conda recipe and the changelog agree with each other."""
 
 import ast
+import importlib.util
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -107,3 +109,18 @@ def test_pre_commit_runs_the_commands_of_make_check():
     assert [hook["entry"] for hook in hooks] == [
         line.strip().replace("$(BIN)", ".venv/bin") for line in commands.splitlines()
     ]
+
+
+def test_the_reference_lists_every_public_name():
+    listed = re.findall(r"^   ([\w.]+)$", (ROOT / "docs" / "api" / "index.md").read_text(), flags=re.MULTILINE)
+    modules = {name: getattr(pcfi, name) for name in pcfi._LAZY if name != "PCFI"}
+    public = {*pcfi.__all__, "PCFI", *(f"{name}.{public}" for name, one in modules.items() for public in one.__all__)}
+    assert sorted(listed) == sorted(public)
+
+
+def test_the_table_of_the_readme_is_that_of_the_benchmark():
+    spec = importlib.util.spec_from_file_location("benchmark_tables", ROOT / "benchmarks" / "tables.py")
+    tables = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tables)
+    measured = {"values": json.loads((tables.RESULTS / "values.json").read_text())}
+    assert f"{tables.BEGIN}{tables.readme_table(measured)}\n{tables.END}" in tables.README.read_text()
