@@ -84,8 +84,3 @@ def inner(function: Callable[..., Any], **options: Any) -> Any:
 def inlined(function: Callable[..., Any]) -> Any:
     """Compile `function` into its callers, so that vectors stay in registers."""
     return inner(function, forceinline=True)
-
-
-def pasted(function: Callable[..., Any]) -> Any:
-    """Paste `function` into its only caller, which would otherwise optimise it once more."""
-    return inner(function, inline="always")

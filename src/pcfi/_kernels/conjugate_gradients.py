@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pcfi._kernels.blocks import aligned_block, neighbour_sum
-from pcfi._kernels.compiling import compiled, inner, pasted
+from pcfi._kernels.compiling import compiled, inner
 from pcfi._kernels.thread_team import barrier, thread_range, thread_range_by_edges
 from pcfi._kernels.vectors import absolute, load, maximum, splat, store, where_positive
 from pcfi._typing import Array
@@ -160,7 +160,7 @@ def _update_solution(rows, work, step_sizes, reductions, team, max_residual):
     _max_of_pieces(reductions.max_residuals, max_residual)
 
 
-@pasted
+@inner
 def _iterate(graph, rows, work, reductions, rule, team, steps, max_residual):
     """Iterate until every lane has stopped: by the rule, or because its norm is down to rounding errors."""
     lanes = work.solution.shape[1]
