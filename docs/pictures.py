@@ -3,6 +3,7 @@
 The pictures go to docs/pictures, the numbers are printed. Both come from `pcfi.impute`, nothing is made up.
 """
 
+import runpy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ EXACT = pcfi.UntilSettled(rtol=1e-10, max_steps=20_000)
 def main() -> None:
     """Draw every picture and print every number."""
     FOLDER.mkdir(exist_ok=True)
+    photo()
     digits()
     plt.rcParams.update({"font.size": 11, "axes.titlesize": 12, "axes.spines.top": False, "axes.spines.right": False})
     plt.rcParams.update({"axes.grid": True, "grid.color": "#e4e4e4", "axes.axisbelow": True, "legend.frameon": False})
@@ -56,8 +58,14 @@ def main() -> None:
     depths()
 
 
+def photo() -> None:
+    """The picture of the README: the figure of an example of the gallery."""
+    runpy.run_path(str(Path(__file__).parent / "gallery_scripts" / "plot_photo.py"))
+    save(plt.gcf(), "photo.png")
+
+
 def digits() -> None:
-    """The picture of the README, which is that of the demo."""
+    """The picture of the demo."""
     data = demo.load_digits()
     demo.draw(data, pcfi.impute(data.features, data.edges), FOLDER / "digits.png")
 

@@ -1,4 +1,4 @@
-"""Write the results in docs/reproduce.md and README.md from the stored runs, and compress the store.
+"""Write the results in docs/reproduce.md from the stored runs, and compress the store.
 
 `python docs/reproduce.py`.
 """
@@ -14,7 +14,7 @@ from pcfi.experiments.tables.paper_experiments import find_experiments
 from pcfi.experiments.tables.text_tables import WIDE_CELLS
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE, README = ROOT / "docs" / "reproduce.md", ROOT / "README.md"
+PAGE = ROOT / "docs" / "reproduce.md"
 RESULTS = ROOT / "experiments" / "results" / "runs.jsonl"
 START, END = "<!-- results -->\n", "<!-- /results -->"
 SUMMARY_START, SUMMARY_END = "<!-- summary -->\n", "<!-- /summary -->"
@@ -69,14 +69,6 @@ def draws(store: RunStore) -> str:
     return "\n".join(f"{table.title}:\n\n{table.markdown()}" for table in tables)
 
 
-def readme(text: str, store: RunStore) -> str:
-    """Return the text with the main rows of table 1 between its marks."""
-    (table1,) = find_experiments("table1", Selection(systems=("zero", "lp", "fp", "pcfi")))
-    tables = section(table1, store).tables
-    body = "\n".join(f"{table.title} at a rate of 0.995:\n\n{table.markdown()}" for table in tables)
-    return replace_between(text, START, END, body)
-
-
 def page(text: str, store: RunStore, pictures: Path) -> str:
     """Return the page with the results of the store between its marks."""
     sections = [section(one, store) for name in ("all", "search") for one in find_experiments(name)]
@@ -90,5 +82,4 @@ def page(text: str, store: RunStore, pictures: Path) -> str:
 if __name__ == "__main__":
     results = RunStore(RESULTS)
     PAGE.write_text(page(PAGE.read_text(), results, PAGE.parent / "reproduced"))
-    README.write_text(readme(README.read_text(), results))
     results.compress()

@@ -5,6 +5,7 @@ import random
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -15,6 +16,7 @@ from pcfi.demo import Digits, load_digits
 settings.load_profile("fixed")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+NO_SHARED = "the folder with the paper's data is not beside the repo"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -28,6 +30,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("the time of make fuzz is up")
 
 
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say how many tests did not run because the paper's data are not there."""
+    skipped = [report for report in terminalreporter.getreports("skipped") if NO_SHARED in str(report.longrepr)]
+    if skipped:
+        terminalreporter.write_line(f"{len(skipped)} tests were skipped: {NO_SHARED} ({SHARED.name}/)")
+
+
 @pytest.fixture(scope="session")
 def digits() -> Digits:
     return load_digits()
@@ -36,7 +45,7 @@ def digits() -> Digits:
 @pytest.fixture(scope="session")
 def shared() -> Path:
     if not SHARED.exists():
-        pytest.skip("the folder with the paper's data is not beside the repo")
+        pytest.skip(NO_SHARED)
     return SHARED
 
 

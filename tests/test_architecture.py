@@ -157,6 +157,7 @@ DOCUMENTED = [
     pcfi.frames.impute,
     pcfi.networkx.impute,
     pcfi.anndata.impute,
+    pcfi.datasets.load_states,
     pcfi.scale.impute,
     pcfi.scale.build_graph,
     pcfi.scale.estimate,

@@ -7,7 +7,7 @@ array([1., 2., 3.])
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pcfi.errors import (
     ColumnWarning,
@@ -34,6 +34,17 @@ from pcfi.inputs.knn import knn_graph
 from pcfi.result import Imputation
 from pcfi.stages.hops import UNREACHABLE
 from pcfi.stages.solvers import FixedSteps, UntilSettled
+
+if TYPE_CHECKING:  # the names of `_LAZY`, for type checkers and editors
+    from pcfi import anndata as anndata
+    from pcfi import datasets as datasets
+    from pcfi import frames as frames
+    from pcfi import networkx as networkx
+    from pcfi import pyg as pyg
+    from pcfi import scale as scale
+    from pcfi.integrations.sklearn import PCFI as PCFI
+
+    __version__: str
 
 __all__ = [
     "UNREACHABLE",
@@ -70,6 +81,7 @@ __all__ = [
 _LAZY = {
     "PCFI": "integrations.sklearn",
     "anndata": "anndata",
+    "datasets": "datasets",
     "frames": "frames",
     "networkx": "networkx",
     "pyg": "pyg",

@@ -349,6 +349,8 @@ def test_debug_shows_where_an_error_comes_from(bad_files):
 
 
 def test_an_unwritable_folder_is_told_before_the_work(files):
+    if not hasattr(os, "geteuid"):
+        pytest.skip("folders have no modes here")
     if os.geteuid() == 0:
         pytest.skip("root may write everywhere")
     (files / "locked").mkdir(mode=0o500)
@@ -372,8 +374,9 @@ def test_no_space_left_leaves_nothing_behind(files):
     assert sorted(files.iterdir()) == before
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_a_run_killed_while_it_writes_leaves_no_half_file(files, number):
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="looks at the open files of a process")
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM", "SIGINT"])
+def test_a_run_killed_while_it_writes_leaves_no_half_file(files, name):
     """The output is a slow format, so that there is time to kill it in the middle."""
     values = np.where(np.arange(40_000)[:, None] % 2 == 0, np.random.default_rng(0).normal(size=(40_000, 60)), np.nan)
     np.save(files / "big.npy", values)
@@ -386,7 +389,7 @@ def test_a_run_killed_while_it_writes_leaves_no_half_file(files, number):
         time.sleep(0.01)
         size = largest_open_for_writing(descriptors, str(files))
     assert started.poll() is None, started.stderr.read()
-    started.send_signal(number)
+    started.send_signal(getattr(signal, name))
     started.communicate()
     assert started.returncode != 0
     assert [path.name for path in files.iterdir() if "o.csv.gz" in path.name] == []

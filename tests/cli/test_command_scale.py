@@ -179,8 +179,8 @@ def test_a_scheduler_that_is_not_there_is_one_line(files, tmp_path, monkeypatch)
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_killed_run_goes_on_with_the_same_command_to_the_same_bits(files, tmp_path, number):
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM"])
+def test_a_killed_run_goes_on_with_the_same_command_to_the_same_bits(files, tmp_path, name):
     command = ["impute", files / "nodes.parquet", files / "edges.csv", *PAPER, "--exclude", "label", "--rtol", "1e-9"]
     target, whole = tmp_path / "killed.parquet", tmp_path / "whole.parquet"
     assert invoke(*command, "-o", whole, "--memory", "2GB").exit_code == 0
@@ -190,11 +190,11 @@ def test_a_killed_run_goes_on_with_the_same_command_to_the_same_bits(files, tmp_
     deadline = time.monotonic() + 60
     while not any(journal.glob("split-*")) and time.monotonic() < deadline:
         time.sleep(0.001)
-    started.send_signal(number)
+    started.send_signal(getattr(signal, name))
     said = started.communicate()[1]
     assert started.returncode != 0
     assert not target.exists()
-    assert (b"The same command goes on from what is finished" in said) == (number == signal.SIGTERM)
+    assert (b"The same command goes on from what is finished" in said) == (name == "SIGTERM")
     done = run(*command)
     assert done.returncode == 0, done.stderr
     assert b"Going on with a run that was stopped, " in done.stderr

@@ -43,17 +43,6 @@ def test_results_stand_between_the_marks_and_prose_stays(script, tmp_path):
     assert script.page(once, store, tmp_path / "reproduced") == once
 
 
-def test_the_readme_has_the_main_rows(script, tmp_path):
-    store = RunStore(tmp_path / "runs.jsonl")
-    for run in find_experiments("table1", Selection(datasets=("Cora",), systems=("pcfi",), splits=1))[0].runs:
-        store.append(Record(run, "done", {"accuracy": 75.0, "validation_accuracy": 75.0}, {}))
-    once = script.readme(f"before\n{script.START}old\n{script.END}\nafter\n", store)
-    assert "75.00 [1] (75.49)" in once
-    assert once.endswith("\nafter\n")
-    assert script.readme(once, store) == once
-    assert script.START in script.README.read_text()
-
-
 def test_the_page_of_the_documentation_has_its_marks(script):
     text = script.PAGE.read_text()
     for mark in (

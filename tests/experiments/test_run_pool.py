@@ -1,6 +1,7 @@
 """The pool of workers: a failed run does not affect the others, and no run is executed twice."""
 
 import contextlib
+import importlib.util
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from pcfi import system_memory
 from pcfi.errors import ParameterError
 from pcfi.experiments.run import Run
+from pcfi.experiments.runs import worker
 from pcfi.experiments.runs.pool import Resources, WorkerError, run_all
 from pcfi.experiments.runs.store import RunStore
 from small_systems import power_iteration
@@ -44,6 +46,7 @@ def test_every_run_is_executed_once_and_small_runs_share_a_process():
     assert len({record.details["process"] for record in records}) == 1
 
 
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
 def test_failures_are_recorded_and_the_next_run_is_executed():
     failures = {
         "error": ("failed", "ValueError: this system does not know what to do (small_systems.py, line"),
@@ -138,15 +141,15 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_a_killed_parent_loses_only_running_runs_and_resumes_with_the_rest(tmp_path, number):
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGINT"])
+def test_a_killed_parent_loses_only_running_runs_and_resumes_with_the_rest(tmp_path, name):
     script, path = tmp_path / "runner.py", tmp_path / "runs.jsonl"
     script.write_text(PARENT.format(tests=str(Path(__file__).parents[1] / "helpers")))
     command = [sys.executable, str(script), str(path)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     output = [process.stdout.readline().strip() for _ in range(4)]
     children = psutil.Process(process.pid).children(recursive=True)
-    process.send_signal(number)
+    process.send_signal(getattr(signal, name))
     output += process.communicate()[0].split()
     first = {int(seed) for seed in output}
     assert {record.run.seed for record in RunStore(path)} >= first
@@ -155,6 +158,17 @@ def test_a_killed_parent_loses_only_running_runs_and_resumes_with_the_rest(tmp_p
     second = {int(seed) for seed in subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()}
     assert second == set(range(12)) - done
     assert len(RunStore(path)) == 12
+
+
+def test_peak_memory_without_proc_comes_from_resource_or_is_not_reported(monkeypatch):
+    def absent(*_, **__):
+        raise OSError("no /proc here")
+
+    monkeypatch.setattr(Path, "read_text", absent)
+    if importlib.util.find_spec("resource"):
+        assert worker._peak_memory_mb() > 10
+    monkeypatch.setitem(sys.modules, "resource", None)
+    assert worker._peak_memory_mb() == 0.0
 
 
 def test_threads_are_set_for_the_workers_only():

@@ -18,7 +18,7 @@ def cells(kind=np.asarray, seed=0):
     counts = rng.poisson(1.0, size=(30, 8)).astype(np.float32)
     adata = anndata.AnnData(kind(counts))
     adata.var_names = [f"g{k}" for k in range(8)]
-    near = sparse.random_array((30, 30), density=0.2, rng=rng, format="csr")
+    near = sparse.random_array((30, 30), density=0.2, random_state=rng, format="csr")
     adata.obsp["connectivities"] = near + near.T
     return adata, counts
 

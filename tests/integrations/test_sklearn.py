@@ -111,7 +111,7 @@ def test_new_rows_are_estimated_by_the_value_model_of_the_fitted_ones():
     factor = rng.normal(size=(135, 1))
     rows = np.where(rng.random((135, 7)) < 0.5, np.nan, factor + 0.5 * rng.normal(size=(135, 7)))
     X, new = rows[:120], rows[120:]
-    links = sparse.random_array((15, 120), density=0.1, rng=rng, format="csr")
+    links = sparse.random_array((15, 120), density=0.1, random_state=rng, format="csr")
     tuned = pcfi.PCFI(beta=0.0, solver=TIGHT).fit(X, graph=ring(120))
     model = tuned.tuning_.model
     assert tuned.tuning_.n_factors > 0  # columns explain each other, so the known cells of a new row matter
@@ -185,7 +185,7 @@ def test_a_new_row_is_filled_as_if_values_flowed_towards_it_only(alpha, sparse_l
     _, X = table(rate=0.5)
     new = table(15, rate=0.5, seed=1)[1]
     imputer = pcfi.PCFI(alpha=alpha, solver=TIGHT, objective="representation").fit(X)
-    links = sparse.random_array((15, 120), density=0.1, rng=np.random.default_rng(2), format="csr")
+    links = sparse.random_array((15, 120), density=0.1, random_state=np.random.default_rng(2), format="csr")
     if not sparse_links:
         imputer = pcfi.PCFI(alpha=alpha, solver=TIGHT, n_refinements=0, objective="representation").fit(X)
         search = knn.RowSearch.fit(X)

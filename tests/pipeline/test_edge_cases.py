@@ -1,6 +1,7 @@
 """Cases that broke once: weak bridges, extreme numbers, offsets, noise, and what a status may claim."""
 
 import dataclasses
+import os
 import signal
 import subprocess
 import sys
@@ -393,6 +394,7 @@ ENDLESS = {
 }
 
 
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
 @pytest.mark.parametrize("case", ENDLESS)
 def test_small_and_plain_work_can_be_interrupted_too(case):
     code = f"""

@@ -1,6 +1,7 @@
 """What comes out: the report a person reads, progress, and interruption."""
 
 import copy
+import os
 import pickle
 import re
 import signal
@@ -103,6 +104,7 @@ print("finished")
 """
 
 
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
 def test_an_interrupt_stops_a_long_run():
     process = subprocess.Popen([sys.executable, "-W", "ignore", "-c", LONG_RUN], stdout=-1, stderr=-1, text=True)
     assert process.stdout.readline().strip() == "go"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pcfi._kernels.compiling import compiled
+from pcfi._kernels.compiling import compiled, inner
 from pcfi._typing import Array
 
 
@@ -22,7 +22,7 @@ class ChannelStats(NamedTuple):
     key: Array
 
 
-@compiled
+@inner
 def _hash(number):
     """Return a 64-bit hash of a node (the finaliser of splitmix64)."""
     number = (number + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
@@ -31,7 +31,7 @@ def _hash(number):
     return number ^ (number >> np.uint64(31))
 
 
-@compiled
+@inner
 def known_flags(row, known_row, flags):
     """Set `flags[k]` to whether the k-th cell of the row is known."""
     if len(known_row):
@@ -63,7 +63,7 @@ def add_channel_stats(values, known, start, stop, stats, first_node=0):
             key[k] += node_hash if flags[k] else np.uint64(0)
 
 
-@compiled
+@inner
 def _add_range_and_sum(row, flags, low, high, total):
     for k in range(len(flags)):
         value = row[k]

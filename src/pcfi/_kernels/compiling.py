@@ -58,18 +58,29 @@ class KernelCache:
             self._save(*args)
 
 
-def compiled(function: Callable[..., Any], *, inline: bool = False) -> Any:
+_OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+
+
+def compiled(function: Callable[..., Any]) -> Any:
     """Compile `function` on first use, without holding the GIL while it runs."""
-    options = {"nogil": True, "error_model": "numpy", "forceinline": inline}
     try:
-        dispatcher = numba.njit(cache=True, **options)(function)
+        dispatcher = numba.njit(cache=True, **_OPTIONS)(function)
     except Exception:  # numba found no folder that can be written to
-        return numba.njit(**options)(function)
+        return numba.njit(**_OPTIONS)(function)
     with contextlib.suppress(AttributeError):
         dispatcher._cache = KernelCache(dispatcher._cache)
     return dispatcher
 
 
+def inner(function: Callable[..., Any], **options: Any) -> Any:
+    """Compile `function` for other kernels only: without code for calls from Python, which is slow to compile.
+
+    It is not cached either, because the machine code of its callers contains it. Python must not call it: there is no
+    code for that, and the process would crash.
+    """
+    return numba.njit(no_cpython_wrapper=True, **_OPTIONS, **options)(function)
+
+
 def inlined(function: Callable[..., Any]) -> Any:
     """Compile `function` into its callers, so that vectors stay in registers."""
-    return compiled(function, inline=True)
+    return inner(function, forceinline=True)

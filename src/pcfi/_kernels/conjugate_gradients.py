@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pcfi._kernels.blocks import aligned_block, neighbour_sum
-from pcfi._kernels.compiling import compiled
+from pcfi._kernels.compiling import compiled, inner
 from pcfi._kernels.thread_team import barrier, thread_range, thread_range_by_edges
 from pcfi._kernels.vectors import absolute, load, maximum, splat, store, where_positive
 from pcfi._typing import Array
@@ -56,15 +56,16 @@ def make_partial_reductions(n_rows: int, dtype: Any) -> PartialReductions:
     return PartialReductions(*(aligned_block(n_pieces, dtype) for _ in PartialReductions._fields))
 
 
-@compiled
+@inner
 def _sum_pieces(pieces, out):
-    out[:] = 0
+    for lane in range(len(out)):
+        out[lane] = 0
     for piece in range(len(pieces)):
         for lane in range(len(out)):
             out[lane] += pieces[piece, lane]
 
 
-@compiled
+@inner
 def _max_of_pieces(pieces, out):
     largest = splat(pieces, 0.0)
     for piece in range(len(pieces)):
@@ -72,7 +73,7 @@ def _max_of_pieces(pieces, out):
     store(out, 0, largest)
 
 
-@compiled
+@inner
 def _compute_residual(graph, rows, work, reductions, team, max_residual):
     """Compute the residual from the solution, and the maximum residual of each lane."""
     zero, one = splat(work.solution, 0.0), splat(work.solution, 1.0)
@@ -92,7 +93,7 @@ def _compute_residual(graph, rows, work, reductions, team, max_residual):
     _max_of_pieces(reductions.max_residuals, max_residual)
 
 
-@compiled
+@inner
 def _precondition(graph, rows, work, reductions, team, norms):
     """Set `image` to (I + P) residual at the free cells, and `norms` to its product with the residual."""
     zero, one = splat(work.solution, 0.0), splat(work.solution, 1.0)
@@ -111,7 +112,7 @@ def _precondition(graph, rows, work, reductions, team, norms):
     _sum_pieces(reductions.norms, norms)
 
 
-@compiled
+@inner
 def _update_direction(rows, work, ratios, team):
     """Set the direction to image + ratio * direction."""
     ratio = load(ratios, 0)
@@ -121,7 +122,7 @@ def _update_direction(rows, work, ratios, team):
     barrier(team)
 
 
-@compiled
+@inner
 def _apply_operator(graph, rows, work, reductions, team, curvature):
     """Set `image` to (I - P) direction at the free cells, and `curvature` to its product with the direction."""
     zero, one = splat(work.solution, 0.0), splat(work.solution, 1.0)
@@ -140,7 +141,7 @@ def _apply_operator(graph, rows, work, reductions, team, curvature):
     _sum_pieces(reductions.curvature, curvature)
 
 
-@compiled
+@inner
 def _update_solution(rows, work, step_sizes, reductions, team, max_residual):
     """Move the solution by `step_sizes` along the direction, update the residual and its maximum."""
     zero, one = splat(work.solution, 0.0), splat(work.solution, 1.0)
@@ -159,7 +160,7 @@ def _update_solution(rows, work, step_sizes, reductions, team, max_residual):
     _max_of_pieces(reductions.max_residuals, max_residual)
 
 
-@compiled
+@inner
 def _iterate(graph, rows, work, reductions, rule, team, steps, max_residual):
     """Iterate until every lane has stopped: by the rule, or because its norm is down to rounding errors."""
     lanes = work.solution.shape[1]
@@ -167,13 +168,15 @@ def _iterate(graph, rows, work, reductions, rule, team, steps, max_residual):
     previous = np.zeros(lanes)
     rounding = np.zeros(lanes)
     curvature = np.zeros(lanes)
-    step_sizes = np.zeros_like(max_residual)
-    ratios = np.zeros_like(max_residual)
+    step_sizes = np.zeros((1, lanes), max_residual.dtype)
+    ratios = np.zeros((1, lanes), max_residual.dtype)
     stopped = np.zeros(lanes, np.bool_)
     while not team.stop[0]:
+        n_active = 0
         for lane in range(lanes):
             stopped[lane] |= not max_residual[0, lane] > rule.rtol or steps[lane] >= rule.max_steps
-        if stopped.all():
+            n_active += not stopped[lane]
+        if not n_active:
             break
         _precondition(graph, rows, work, reductions, team, norms)
         for lane in range(lanes):
@@ -202,7 +205,9 @@ def solve_steady_state(graph, rows, work, reductions, rule, team, steps, max_res
     cannot get further.
     """
     lanes = work.solution.shape[1]
-    previous_residual = np.full(lanes, np.inf)
+    previous_residual = np.empty(lanes)
+    for lane in range(lanes):
+        previous_residual[lane] = np.inf
     improving = True
     _compute_residual(graph, rows, work, reductions, team, max_residual)
     while improving and not team.stop[0]:

@@ -37,7 +37,8 @@ def mark_sources(sources, first, block):
                 flags[k] = sources.known[node, channels[k]] if masked else value == value
         for k in range(len(channels)):
             row[k] = 0 if flags[k] else UNREACHED
-        row[len(channels) :] = 0
+        for k in range(len(channels), len(row)):
+            row[k] = 0
 
 
 @compiled
@@ -80,7 +81,11 @@ def read_hops(block, first, codes, unreached):
             deepest[k] = max(deepest[k], np.uint8(0) if row[k] == UNREACHED else row[k])
         for k in range(width):
             counts[k] += row[k] == UNREACHED
-    if deepest.max() == UNREACHED - 1:
-        return -1
-    unreached[first : first + width] += counts
-    return np.int64(deepest.max())
+    most = np.int64(0)
+    for k in range(width):
+        most = max(most, np.int64(deepest[k]))
+    if most == UNREACHED - 1:
+        return np.int64(-1)
+    for k in range(width):
+        unreached[first + k] += counts[k]
+    return most

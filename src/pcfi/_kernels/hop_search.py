@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pcfi._kernels.compiling import compiled
+from pcfi._kernels.compiling import compiled, inner
 from pcfi._typing import Array
 
 PATTERNS_AT_A_TIME = 64
@@ -18,7 +18,7 @@ class Sources(NamedTuple):
     channels: Array
 
 
-@compiled
+@inner
 def _mark_sources(sources, first, codes, visited, frontier, queue):
     """Set codes to 0 at sources, to the largest integer elsewhere; return the length of `queue`."""
     masked = sources.known.shape[0] > 0
@@ -40,7 +40,7 @@ def _mark_sources(sources, first, codes, visited, frontier, queue):
     return n_queued
 
 
-@compiled
+@inner
 def _expand(indptr, indices, visited, frontier, next_frontier, queue, next_queue):
     """Pass the frontier bits of the nodes in `queue` to their neighbours; return the length of `next_queue`."""
     n_queued = 0
@@ -57,7 +57,7 @@ def _expand(indptr, indices, visited, frontier, next_frontier, queue, next_queue
     return n_queued
 
 
-@compiled
+@inner
 def _write_level(queue, next_frontier, frontier, visited, level, codes, first):
     """Write `level` where a bit is new and make the next frontier the current one."""
     width = min(PATTERNS_AT_A_TIME, codes.shape[1] - first)

@@ -7,7 +7,7 @@ change so little in a step that it could be mistaken for settled.
 import numpy as np
 
 from pcfi._kernels.blocks import prefetch_neighbour
-from pcfi._kernels.compiling import compiled
+from pcfi._kernels.compiling import compiled, inner
 from pcfi._kernels.thread_team import barrier, thread_range, thread_range_by_edges
 from pcfi._kernels.vectors import count_nan, load, splat, store, where_not_nan, where_positive
 
@@ -26,7 +26,9 @@ def fill_initial_guess(graph, rows, free, scratch, block, team, n_filled):
         store(block, node, where_positive(load(free, node), nan, load(block, node)))
     barrier(team)
     start, end = thread_range_by_edges(graph.indptr, rows, 1, team)
-    pending = rows[start:end].copy()
+    pending = np.empty(end - start, rows.dtype)
+    for k in range(end - start):
+        pending[k] = rows[start + k]
     sweep = 0
     while not team.stop[0]:
         for node in pending:
@@ -43,7 +45,10 @@ def fill_initial_guess(graph, rows, free, scratch, block, team, n_filled):
         pending = pending[:n_pending]
         n_filled[sweep % 2, team.rank] = count
         barrier(team)
-        if not n_filled[sweep % 2].sum():
+        n_all = 0
+        for rank in range(team.size):
+            n_all += n_filled[sweep % 2, rank]
+        if not n_all:
             break
         sweep += 1
     for node in range(first, last):
@@ -51,7 +56,7 @@ def fill_initial_guess(graph, rows, free, scratch, block, team, n_filled):
         store(block, node, where_not_nan(row, row, zero))
 
 
-@compiled
+@inner
 def _average_neighbours(graph, node, block, out):
     """Write the row of `node` to `out`, NaN lanes replaced by the mean of the neighbours that have a value."""
     nan, zero, one = splat(block, np.nan), splat(block, 0.0), splat(block, 1.0)

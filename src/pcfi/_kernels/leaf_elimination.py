@@ -7,11 +7,11 @@ in fewer steps.
 
 import numpy as np
 
-from pcfi._kernels.compiling import compiled
+from pcfi._kernels.compiling import compiled, inner
 from pcfi._kernels.vectors import load, splat, store
 
 
-@compiled
+@inner
 def _free_in_all(free, n_lanes, node):
     for lane in range(n_lanes):
         if not free[node, lane] > 0:

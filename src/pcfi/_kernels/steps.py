@@ -1,7 +1,7 @@
 """A fixed number of diffusion steps on a block: neighbour sum, normalisation and reset of known cells in one pass."""
 
 from pcfi._kernels.blocks import neighbour_sum
-from pcfi._kernels.compiling import compiled
+from pcfi._kernels.compiling import compiled, inner
 from pcfi._kernels.thread_team import barrier, thread_range_by_edges
 from pcfi._kernels.vectors import absolute, load, maximum, splat, store, where_positive
 
@@ -19,7 +19,7 @@ def invert_diagonal(rows, diagonal, self_weight, out):
         store(out, node, where_positive(row, one / (row + own), row))
 
 
-@compiled
+@inner
 def _step(graph, rows, block, out, inverse, self_weight):
     own = splat(block, self_weight)
     for node in rows:

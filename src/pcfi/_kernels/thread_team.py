@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from pcfi._kernels.compiling import compiled
+from pcfi._kernels.compiling import compiled, inner
 from pcfi._kernels.threads import StopFlag, run_rows, run_tasks, thread_count
 from pcfi._typing import Array
 
@@ -55,7 +55,7 @@ def _load_atomically(typing: Any, counter: Any) -> Any:
     return types.int64(counter), build
 
 
-@compiled
+@inner
 def barrier(team):
     """Wait until every thread of the team has come this far, or the run is stopped."""
     if team.size > 1:
@@ -81,7 +81,7 @@ def thread_range_by_edges(indptr, rows, group_size, team):
     return first, _boundary(indptr, rows, group_size, team.rank + 1, team.size)
 
 
-@compiled
+@inner
 def _boundary(indptr, rows, group_size, rank, size):
     """Return the first group where the cost of all groups before it is at least rank / size of the total.
 
