@@ -79,7 +79,7 @@ def test_a_deviation_that_one_cannot_divide_by_is_refused_in_words():
     features = rng.normal(size=(N_NODES, 3))
     features[rng.random(features.shape) < 0.3] = np.nan
     features[:, 1] *= 1e-310
-    with pytest.raises(pcfi.DivergenceError, match="rescale channels of very small or very large values"):
+    with pytest.raises(pcfi.DivergenceError, match="rescale channels of tiny or huge values"):
         pcfi.impute(features, RING, **STANDARDIZED)
 
 
