@@ -58,8 +58,12 @@ def test_a_channel_of_all_magnitudes_has_finite_values_and_intervals_without_nan
     assert not any(np.isnan(end).any() for end in result.interval(0.9))
 
 
-@pytest.mark.parametrize(("dtype", "size"), [(np.float32, 1e-40), (np.float64, 1e-310)])
-@pytest.mark.parametrize("options", [REPRESENTATION | {"standardize": True}, {}])
+STANDARDIZED = REPRESENTATION | {"standardize": True}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size", "options"), [(np.float32, 1e-40, STANDARDIZED), (np.float32, 1e-40, {}), (np.float64, 1e-310, {})]
+)
 def test_a_channel_of_tiny_values_does_not_disturb_others(dtype, size, options):
     rng = np.random.default_rng(0)
     features = rng.normal(size=(N_NODES, 3))
@@ -68,6 +72,15 @@ def test_a_channel_of_tiny_values_does_not_disturb_others(dtype, size, options):
     result = pcfi.impute(features.astype(dtype), RING, **options)
     assert np.isfinite(result.values).all()
     assert np.abs(result.values[:, 1]).max() < 10 * size
+
+
+def test_a_deviation_that_one_cannot_divide_by_is_refused_in_words():
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(N_NODES, 3))
+    features[rng.random(features.shape) < 0.3] = np.nan
+    features[:, 1] *= 1e-310
+    with pytest.raises(pcfi.DivergenceError, match="rescale channels of tiny or huge values"):
+        pcfi.impute(features, RING, **STANDARDIZED)
 
 
 def test_sizes_are_checked_before_anything_is_allocated(monkeypatch):

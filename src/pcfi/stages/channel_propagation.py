@@ -170,7 +170,7 @@ def refuse_non_finite(finite: bool) -> None:
     if not finite:
         raise DivergenceError(
             "values overflowed in channel propagation: beta is too large, or the channels differ too much in scale",
-            remedy="try a smaller {beta}, or {standardize=True}",
+            remedy="try a smaller {beta}, or {standardize=True}, or rescale channels of tiny or huge values",
         )
 
 
