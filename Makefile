@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 SMALL := $(VENV)/.demo
 BENCHMARKS := against_pyg against_pseudocode settled_against_fixed large_graphs growth limit node_order lanes hops \
 	vector_kernels first_call files training tabular tabular_held_out tabular_settings neighbor_search scale scale_cost \
-	mixed_columns values values_ablation degrees representation
+	mixed_columns values values_ablation degrees representation maps map_sizes panel
 
 # A copy of the paper's data sets, when they lie beside the repository; else they are downloaded when needed.
 SHARED := $(wildcard ../shared/data)
@@ -69,6 +69,7 @@ docs: $(READY)
 	$(BIN)/python docs/pictures.py
 	$(BIN)/python docs/reproduce.py
 	$(BIN)/python docs/marker_genes.py
+	$(BIN)/python docs/maps.py
 	$(BIN)/python docs/examples.py
 
 bench: $(READY) $(DATA)

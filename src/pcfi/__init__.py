@@ -71,7 +71,9 @@ _LAZY = {
     "PCFI": "integrations.sklearn",
     "anndata": "anndata",
     "frames": "frames",
+    "geo": "geo",
     "networkx": "networkx",
+    "panel": "panel",
     "pyg": "pyg",
     "scale": "scale",
 }
