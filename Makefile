@@ -8,7 +8,8 @@ SITE := $(VENV)/.docs
 MINIMUM := .venv-min
 BENCHMARKS := against_pyg against_pseudocode settled_against_fixed large_graphs growth limit node_order lanes hops \
 	vector_kernels first_call files training tabular tabular_held_out neighbor_search scale scale_cost \
-	default_call mixed_columns values values_ablation degrees representation arxiv
+	default_call mixed_columns values values_ablation degrees representation arxiv \
+	maps map_sizes panel
 
 # A copy of the paper's data sets, when they lie beside the repository; else they are downloaded when needed.
 SHARED := $(wildcard ../shared/data)
@@ -95,6 +96,7 @@ pages: $(READY)
 	$(BIN)/python docs/pictures.py
 	$(BIN)/python docs/reproduce.py
 	$(BIN)/python docs/marker_genes.py
+	$(BIN)/python docs/maps.py
 	$(BIN)/python docs/examples.py
 
 docs: $(SITE)

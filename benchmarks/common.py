@@ -109,7 +109,8 @@ def interleave(candidates: dict[str, Callable[[], Any]], repeats: int = 3, secon
 
 def peak_memory(code: str) -> dict[str, float]:
     """Run `code` in a process of its own; it must print a JSON object as its last line."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    places = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     return dict(json.loads(done.stdout.strip().splitlines()[-1]))
 

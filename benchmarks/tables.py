@@ -48,6 +48,9 @@ QUESTIONS = {
     "values": "Values of tables: how far from the truth (in standard deviations), and do 90 % intervals cover it?",
     "values_ablation": "Which parts of the value model pay, and how much does each constant matter? (error relative to "
     "the model as it is, 40 cases of five small tables)",
+    "maps": "Maps: how far from the truth (in standard deviations), and do 90 % intervals cover it?",
+    "map_sizes": "Maps: time and memory of many points",
+    "panel": "Panels: mean absolute error on removed readings, and what 90 % intervals cover in each kind of gap",
     "mixed_columns": "Does a column that follows the graph suffer from columns beside it that do not? (1,500 nodes, "
     "30 % of the cells missing)",
     "degrees": "Do values grow with the degree, and what is gained by dividing them by a power of it? (RMSE, 90 % of "
@@ -136,6 +139,36 @@ def readme_table(results: dict[str, Any]) -> str:
     return table(rows)
 
 
+def map_table(rows: list[dict[str, Any]]) -> str:
+    """Errors relative to the best rival of each case, by table."""
+    by_table: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        by_table.setdefault(row["table"], []).append(row)
+    return table(
+        [
+            {
+                "table": name,
+                "cases": len(part),
+                "error over that of the best rival, mean": f"{sum(r['pcfi over best'] for r in part) / len(part):.3f}",
+                "worst": f"{max(r['pcfi over best'] for r in part):.3f}",
+                "90 % intervals cover": f"{sum(r['coverage'] for r in part) / len(part):.1%}",
+            }
+            for name, part in by_table.items()
+        ]
+    )
+
+
+def panel_table(rows: list[dict[str, Any]]) -> str:
+    names = ("panel", "linear", "last value", "neighbour mean", "both", "pcfi", "pcfi over best")
+    return table([{name: row[name] for name in names} for row in rows if "linear" in row])
+
+
+def write_between(page: Path, begin: str, end: str, text: str) -> None:
+    """Replace what stands between two markers of a page."""
+    before, _, rest = page.read_text().partition(begin)
+    page.write_text(f"{before}{begin}{text}\n{end}{rest.partition(end)[2]}")
+
+
 def main() -> None:
     results = {path.stem: json.loads(path.read_text()) for path in RESULTS.glob("*.json")}
     machine = next(iter(results.values()))["machine"]
@@ -143,11 +176,12 @@ def main() -> None:
     parts += [f"## {QUESTIONS[name]}\n\n{table(results[name]['rows'])}\n" for name in QUESTIONS if name in results]
     PAGE.write_text("\n".join(parts))
     if {f"scale_{name}" for name in SCALE_QUESTIONS} <= set(results):
-        before, _, rest = SCALE.read_text().partition(BEGIN)
-        after = rest.partition(END)[2]
-        SCALE.write_text(f"{before}{BEGIN}{scale_table(results)}\n{END}{after}")
-    before, _, rest = README.read_text().partition(BEGIN)
-    README.write_text(f"{before}{BEGIN}{readme_table(results)}\n{END}{rest.partition(END)[2]}")
+        write_between(SCALE, BEGIN, END, scale_table(results))
+    write_between(README, BEGIN, END, readme_table(results))
+    for name, summary in (("maps", map_table), ("panel", panel_table)):
+        if name in results:
+            page = DOCS / "howto" / f"{name}.md"
+            write_between(page, f"<!-- {name} -->\n", f"<!-- /{name} -->\n", summary(results[name]["rows"]))
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ PUBLIC = {
 def test_public_names_are_frozen():
     assert set(pcfi.__all__) == PUBLIC
     assert all(hasattr(pcfi, name) for name in PUBLIC)
-    assert set(dir(pcfi)) >= {"PCFI", "anndata", "frames", "networkx"}
+    assert set(dir(pcfi)) >= {"PCFI", "anndata", "frames", "geo", "networkx", "panel"}
 
 
 def test_import_loads_numpy_and_nothing_heavier():
@@ -73,6 +73,9 @@ def test_import_loads_numpy_and_nothing_heavier():
         "pyarrow",
         "narwhals",
         "anndata",
+        "geopandas",
+        "libpysal",
+        "shapely",
         "sklearn",
         "matplotlib",
         "networkx",
@@ -158,6 +161,9 @@ DOCUMENTED = [
     pcfi.networkx.impute,
     pcfi.anndata.impute,
     pcfi.datasets.load_states,
+    pcfi.geo.build_graph,
+    pcfi.geo.impute,
+    pcfi.panel.impute,
     pcfi.scale.impute,
     pcfi.scale.build_graph,
     pcfi.scale.estimate,

@@ -83,7 +83,9 @@ _LAZY = {
     "anndata": "anndata",
     "datasets": "datasets",
     "frames": "frames",
+    "geo": "geo",
     "networkx": "networkx",
+    "panel": "panel",
     "pyg": "pyg",
     "scale": "scale",
 }

@@ -113,3 +113,25 @@ def neighbour_means(flow: Array, values: Array, known: Array) -> Array:
         if neighbours.any():
             result[i, d] = np.average(values[neighbours, d], weights=flow[i, neighbours])
     return result
+
+
+def smooth_series(
+    series: Array, known: Array, steps: Array, length: float, noise: float, first_variance: float
+) -> tuple[Array, Array]:
+    """Mean and variance of a process in time given its known readings, from its covariance matrix.
+
+    The process starts with `first_variance`; a step of d keeps exp(-d / length) of it and adds the rest of the
+    stationary variance length / 2, or d if it never forgets.
+    """
+    n_times = len(steps)
+    covariance = np.zeros((n_times, n_times))
+    covariance[0, 0] = first_variance
+    for t in range(1, n_times):
+        apart = steps[t] - steps[t - 1]
+        survival = np.exp(-apart / length)
+        added = apart if np.isinf(length) else length / 2 * (1 - survival**2)
+        covariance[t, :t] = covariance[:t, t] = survival * covariance[t - 1, :t]
+        covariance[t, t] = survival**2 * covariance[t - 1, t - 1] + added
+    observed = covariance[np.ix_(known, known)] + noise * np.eye(known.sum())
+    gain = np.linalg.solve(observed, covariance[known]).T
+    return series[:, known] @ gain.T, np.diag(covariance - gain @ covariance[known])

@@ -24,9 +24,10 @@ def option(panel: str, flags: str, metavar: str | None, text: str, *, default: A
     return field(metadata={OPTION: info}) if default is ... else field(default=default, metadata={OPTION: info})
 
 
-def argument(metavar: str, text: str) -> Any:
-    """A field of a group of options that is a positional argument."""
-    return field(metadata={OPTION: typer.Argument(metavar=metavar, help=text, show_default=False)})
+def argument(metavar: str, text: str, *, default: Any = ...) -> Any:
+    """A field of a group of options that is a positional argument, required unless it has a default."""
+    metadata = {OPTION: typer.Argument(metavar=metavar, help=text, show_default=False)}
+    return field(metadata=metadata) if default is ... else field(default=default, metadata=metadata)
 
 
 def grouped_command(function: Callable[..., None]) -> tuple[Callable[..., None], dict[str, Any]]:

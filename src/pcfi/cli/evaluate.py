@@ -43,6 +43,7 @@ class ComparisonOptions:
 
 def evaluate(
     files: o.FileOptions,
+    maps: o.MapOptions,
     columns: o.ColumnOptions,
     comparison: ComparisonOptions,
     estimation: o.EstimationOptions,
@@ -55,7 +56,7 @@ def evaluate(
     with open_session(**vars(running)) as session:
         parameters = estimation.parameters(directed=columns.directed)
         directed = bool(columns.directed)
-        loaded = load(session, files.paths, columns.node_columns(), columns.edge_columns(), directed=directed)
+        loaded = load(session, maps.sources(files), columns.node_columns(), columns.edge_columns(), directed=directed)
         evaluation = compare_methods(
             session, loaded, parameters, names(comparison.methods), folds=comparison.folds, unit=comparison.unit
         )

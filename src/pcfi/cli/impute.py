@@ -3,17 +3,16 @@
 import json
 import shlex
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import typer
 
-import pcfi
 from pcfi.cli import options as o
 from pcfi.cli.arguments import grouped_command
 from pcfi.cli.loading import Loaded, load
-from pcfi.cli.output_tables import delimiter, fitting, tables_of
+from pcfi.cli.output_tables import delimiter, fitting, geometry_for, tables_of
 from pcfi.cli.outputs import Outputs
 from pcfi.cli.session import Session, open_session
 from pcfi.errors import FeatureError, FileError, ParameterError, counted
@@ -21,6 +20,7 @@ from pcfi.estimation import ColumnReports
 from pcfi.files.atomic_output import Publication
 from pcfi.files.formats import STANDARD
 from pcfi.files.writing import check_columns, write_table, write_text
+from pcfi.integrations.geo import impute_best
 
 MAX_COLUMNS = 20  # in the summary
 
@@ -30,6 +30,7 @@ class Request:
     """Everything that the user asks of `pcfi impute`, in groups."""
 
     files: o.FileOptions
+    maps: o.MapOptions
     output: o.OutputOptions
     columns: o.ColumnOptions
     filling: o.FillingOptions
@@ -56,6 +57,7 @@ class Completed:
 
 def impute(
     files: o.FileOptions,
+    maps: o.MapOptions,
     output: o.OutputOptions,
     columns: o.ColumnOptions,
     filling: o.FillingOptions,
@@ -68,11 +70,13 @@ def impute(
     Known cells, other columns and the order of the rows stay unchanged.
 
     Example: pcfi impute nodes.parquet edges.parquet -o filled.parquet --report report.html
+
+    A map needs no edges: pcfi impute tracts.gpkg -o filled.gpkg --contiguity queen
     """
     with open_session(**vars(running), data_to_stdout=output.to_stdout) as session:
         if running.as_json and output.to_stdout:
             raise ParameterError("--json and the table would both go to standard output: write the table to a file")
-        request = Request(files, output, columns, filling, estimation, budget, running)
+        request = Request(files, maps, output, columns, filling, estimation, budget, running)
         completed = _fill_on_disk(session, request) if budget.is_set else _fill_in_memory(session, request)
         if completed.as_json is not None:
             typer.echo(json.dumps(completed.as_json))
@@ -86,15 +90,22 @@ def _fill_in_memory(session: Session, request: Request) -> Completed:
     if outputs.values:
         check_columns(loaded.nodes.table.schema, outputs.values, formats["values"])
     with session.stage("impute"):
-        result = pcfi.impute(loaded.table, loaded.graph, **parameters, progress=session.progress)
+        graphs = loaded.candidates or (loaded.graph,)
+        result = impute_best(loaded.table, graphs, **parameters, progress=session.progress)
     with Publication() as publication:
         with session.stage("write"):
             tables = tables_of(loaded, result, outputs)
             for what, table in tables.items():
                 path, form = outputs.tables()[what], formats[what]
-                fitted = fitting(what, table, form, loaded)
-                between = delimiter(form, loaded)
-                write_table(fitted, path, form, force=outputs.force, publication=publication, delimiter=between)
+                write_table(
+                    fitting(what, table, form, loaded),
+                    path,
+                    form,
+                    force=outputs.force,
+                    publication=publication,
+                    delimiter=delimiter(form, loaded),
+                    geometry=geometry_for(what, loaded),
+                )
             outputs = outputs.written(tables)
         evaluation = _evaluation(session, request, loaded) if request.filling.evaluate else None
         if not (outputs.report or outputs.facts or request.running.as_json):
@@ -102,18 +113,29 @@ def _fill_in_memory(session: Session, request: Request) -> Completed:
         with session.stage("report"):
             facts = _facts(session, request, loaded, result, evaluation)
             _write_report(facts, outputs, publication)
-    as_json = {**json.loads(facts.to_json()), "picture": None, "outputs": outputs.tables()}
+    as_json = {**json.loads(facts.to_json()), "picture": None, "map": None, "outputs": outputs.tables()}
     return Completed(result, result.columns, outputs, as_json if request.running.as_json else None)
 
 
 def _fill_on_disk(session: Session, request: Request) -> Completed:
+    nodes, edges = request.maps.sources(request.files)
+    if isinstance(edges, str):
+        return _fill_files_on_disk(session, request, (nodes, edges))
+    from pcfi.cli.maps import neighbor_file
+
+    target = Path(f"{request.budget.work or request.output.values}.neighbours.npy")
+    with neighbor_file(session, nodes, edges, target) as path:
+        return _fill_files_on_disk(session, request, (nodes, path))
+
+
+def _fill_files_on_disk(session: Session, request: Request, paths: tuple[str, str]) -> Completed:
     from pcfi.cli.outofcore import Budget, stream
 
     filling, outputs = request.filling, request.output.outputs()
     others = {"--evaluate": filling.evaluate, "--round": filling.round, "--threads": request.running.threads}
     result = stream(
         session,
-        request.files.paths,
+        paths,
         request.columns.node_columns(),
         request.columns.edge_columns(),
         request.parameters(),
@@ -127,7 +149,7 @@ def _load(session: Session, request: Request) -> Loaded:
     columns = request.columns
     loaded = load(
         session,
-        request.files.paths,
+        request.maps.sources(request.files),
         columns.node_columns(),
         columns.edge_columns(),
         directed=bool(columns.directed),
@@ -152,13 +174,13 @@ def _evaluation(session: Session, request: Request, loaded: Loaded) -> Any:
 def _facts(session: Session, request: Request, loaded: Loaded, result: Any, evaluation: Any) -> Any:
     from pcfi.report.imputation_facts import FilledChannels, RunDetails, collect_facts
 
-    nodes, edges = request.files.paths
+    nodes, edges = request.files.nodes, request.files.edges
     defaults = {name: o.DEFAULTS[name] for name in ("alpha", "beta", "solver", "unreachable")}
     details = RunDetails(
         title=f"{nodes}, filled" if nodes != STANDARD else "Filled table",
         command=shlex.join(["pcfi", *sys.argv[1:]]),
         parameters=defaults | request.parameters(),
-        files={"nodes": nodes, "edges": edges, "output": request.output.values},
+        files={"nodes": nodes, **({"edges": edges} if edges else {}), "output": request.output.values},
         stages=dict(session.stages),
         warnings=tuple(session.warnings),
         evaluation=evaluation,
@@ -172,7 +194,12 @@ def _facts(session: Session, request: Request, loaded: Loaded, result: Any, eval
         places=[places[name] for name in loaded.names],
         categories={one.name: (one.missing, places[one.name]) for one in loaded.table.columns if one.codes is not None},
     )
-    return collect_facts(channels, result, loaded.graph, details)
+    facts = collect_facts(channels, result, result.cells.graph, details)
+    if loaded.nodes.geometry is None:
+        return facts
+    from pcfi.report.map_facts import collect_map
+
+    return replace(facts, map=collect_map(loaded.nodes.geometry.frame(loaded.nodes.table), channels, result))
 
 
 def _write_report(facts: Any, outputs: Outputs, publication: Publication) -> None:

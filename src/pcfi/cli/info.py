@@ -55,7 +55,7 @@ class Info:
     remarks: tuple[str, ...]
 
 
-def info(files: o.FileOptions, columns: o.ColumnOptions, running: o.RunOptions) -> None:
+def info(files: o.FileOptions, maps: o.MapOptions, columns: o.ColumnOptions, running: o.RunOptions) -> None:
     """Print sizes, missing rates and hops of two files, and the memory and time that filling them takes.
 
     Nothing is written.
@@ -63,11 +63,12 @@ def info(files: o.FileOptions, columns: o.ColumnOptions, running: o.RunOptions) 
     selection = columns.node_columns(), columns.edge_columns()
     directed = bool(columns.directed)
     with open_session(**vars(running)) as session:
-        sizes = read_sizes(session, files.paths, *selection, directed=directed)
+        sources = maps.sources(files)
+        sizes = read_sizes(session, files.paths, *selection, directed=directed) if files.edges else None
         if sizes is not None:  # the files are larger than memory
             summary: Info | FileSizes = sizes
         else:
-            loaded = load(session, files.paths, *selection, directed=directed)
+            loaded = load(session, sources, *selection, directed=directed)
             with session.stage("look"):
                 summary = summarize(loaded)
         if running.as_json:

@@ -14,6 +14,7 @@ from pcfi.inputs.columns import EdgeColumns, NodeColumns
 from pcfi.inputs.graphs import Graph, read_graph
 from pcfi.inputs.ids import is_frame
 from pcfi.inputs.node_tables import NodeTable, read_table
+from pcfi.integrations.geo_graphs import Neighborhood
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,11 +28,14 @@ class Loaded:
     table : NodeTable
         The same, with channels chosen.
     graph : Graph
+    candidates : tuple of Graph
+        Of a map, graphs with the same edges and other weights, of which the best is used.
     """
 
     nodes: node_files.NodeFileContents
     table: NodeTable
     graph: Graph
+    candidates: tuple[Graph, ...] = ()
 
     @property
     def names(self) -> list[str]:
@@ -58,14 +62,19 @@ class Loaded:
 
 def load(
     session: Session,
-    paths: tuple[str, str],
+    sources: tuple[str, str | Neighborhood],
     node_columns: NodeColumns,
     edge_columns: EdgeColumns,
     *,
     directed: bool = False,
     rounds: bool = False,
 ) -> Loaded:
-    """Read both files, match ids to rows, and prepare the graph."""
+    """Read both files, match ids to rows, and prepare the graph; or read a map, and link neighbouring places."""
+    if not isinstance(sources[1], str):
+        from pcfi.cli.maps import load_map
+
+        return load_map(session, sources[0], node_columns, sources[1], rounds=rounds)
+    paths = sources[0], sources[1]
     if paths[0] == paths[1] == "-":
         raise ParameterError("only one of the two files can come from standard input")
     edge_file = cache(lambda: edge_files.open_edge_file(paths[1]))
@@ -97,7 +106,7 @@ def load(
     if prepared.weights is not None and edges.columns is not None and edges.columns.weight is None:
         session.say(f"{paths[1]}: edges that are given more than once add up, so that the graph is weighted")
     loaded = Loaded(nodes, table, prepared)
-    _refuse_infinite(loaded)
+    refuse_infinite(loaded)
     return loaded
 
 
@@ -134,7 +143,7 @@ def id_like_text(ids: str, column: str) -> str:
     )
 
 
-def _refuse_infinite(loaded: Loaded) -> None:
+def refuse_infinite(loaded: Loaded) -> None:
     """Raise `FeatureError` if a channel holds an infinite value, by the names of the files."""
     for name in loaded.names:
         infinite = np.isinf(np.asarray(loaded.nodes.table[name].to_numpy(zero_copy_only=False), dtype=np.float64))

@@ -11,11 +11,13 @@ from pcfi.cli.outputs import Outputs
 from pcfi.errors import ParameterError
 from pcfi.files.formats import STANDARD, STREAM_FORMATS
 from pcfi.inputs.columns import EdgeColumns, NodeColumns
+from pcfi.integrations.geo_graphs import Neighborhood
 from pcfi.settings import METHODS, UNREACHABLE_POLICIES
 
 DEFAULTS = {name: parameter.default for name, parameter in signature(pcfi.impute).parameters.items()}
 
 column_option = partial(option, "Columns")
+map_option = partial(option, "Maps")
 filling_option = partial(option, "Filling")
 output_option = partial(option, "Output")
 running_option = partial(option, "Running")
@@ -27,19 +29,47 @@ class FileOptions:
 
     nodes: str = argument(
         "NODES",
-        "Table with one row per node: .parquet, .csv, .tsv (also .gz, .zst), .feather, .arrow, .npy, .npz or .h5ad; - "
-        "reads standard input.",
+        "Table with one row per node: .parquet, .csv, .tsv (also .gz, .zst), .feather, .arrow, .npy, .npz, .h5ad, or a "
+        "map: .gpkg, .geojson, GeoParquet; - reads standard input.",
     )
-    edges: str = argument(
-        "EDGES",
+    edges: str | None = argument(
+        "[EDGES]",
         "Table with one row per edge, in one of these formats, or a sparse matrix as .npz or .mtx; an .h5ad file "
-        "provides its connectivities.",
+        "provides its connectivities. Without it, neighbours of a map are linked.",
+        default=None,
     )
 
     @property
     def paths(self) -> tuple[str, str]:
         """Both paths."""
+        if self.edges is None:
+            raise ParameterError("a file of edges is needed here: name it after the file of nodes")
         return self.nodes, self.edges
+
+
+@dataclass(frozen=True)
+class MapOptions:
+    """Which places of a map are neighbours."""
+
+    contiguity: str | None = map_option(
+        "--contiguity", "NAME", "Neighbours share a corner (queen, the default for polygons) or a border (rook)."
+    )
+    k: int | None = map_option("--k", "NUMBER", "Neighbours are the nearest places (8 by default for points).")
+    distance: float | None = map_option(
+        "--distance", "NUMBER", "Neighbours are at most this far apart: in the unit of the CRS, metres for degrees."
+    )
+    islands: str = map_option(
+        "--islands", "POLICY", "Places without a neighbour: linked to the nearest, or left alone.", default="nearest"
+    )
+
+    def sources(self, files: FileOptions) -> tuple[str, str | Neighborhood]:
+        """The file of nodes, and the file of edges or the rule by which places are neighbours."""
+        rule = Neighborhood(self.contiguity, self.k, self.distance, self.islands)
+        if files.edges is None:
+            return files.nodes, rule
+        if rule != Neighborhood(islands=self.islands):
+            raise ParameterError("--contiguity, --k and --distance link places of a map: leave out the file of edges")
+        return files.paths
 
 
 @dataclass(frozen=True)

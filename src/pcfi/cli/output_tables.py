@@ -9,9 +9,10 @@ from pcfi.cli.loading import Loaded
 from pcfi.cli.outputs import Outputs
 from pcfi.errors import FileError, TuningWarning
 from pcfi.files.formats import Format
+from pcfi.files.geo_files import GeometryColumn
 
 CONFIDENCE = "_confidence"
-LOW, HIGH, ERROR = "_low", "_high", "_error"
+FILLED, LOW, HIGH, ERROR = "_filled", "_low", "_high", "_error"
 
 
 def tables_of(loaded: Loaded, result: Any, outputs: Outputs) -> dict[str, Any]:
@@ -19,9 +20,11 @@ def tables_of(loaded: Loaded, result: Any, outputs: Outputs) -> dict[str, Any]:
     channels = [column.name for column in loaded.table.columns]
     ids_and_channels = [name for name in result.values.column_names if name in {loaded.nodes.id, *channels}]
     tables = {"values": result.values}
+    if loaded.nodes.geometry is not None:
+        tables["values"] = _with_map_columns(loaded, result, outputs.coverage)
     if result.confidence is not None:
         if outputs.confidence_columns:
-            tables["values"] = _with_confidence(result, channels)
+            tables["values"] = _with_confidence(tables["values"], result, channels)
         if outputs.confidence:
             tables["confidence"] = result.confidence.select(ids_and_channels)
     elif outputs.confidence or outputs.confidence_columns:
@@ -43,7 +46,9 @@ def _left_out(what: str, why: str) -> None:
 
 def fitting(what: str, table: Any, form: Format, loaded: Loaded) -> Any:
     """The table as its format needs it: text as it was read, typed columns for other tables, channels for arrays."""
+    geometry = loaded.nodes.geometry
     if form.is_text:
+        table = table if geometry is None else geometry.as_text(table)
         return table if loaded.nodes.written is None else _as_written(what, table, loaded)
     if not form.is_array:
         return loaded.nodes.typed(table)
@@ -75,12 +80,35 @@ def delimiter(form: Format, loaded: Loaded) -> str | None:
     return written.dialect.delimiter
 
 
-def _with_confidence(result: Any, channels: Sequence[str]) -> Any:
-    table = result.values
+def geometry_for(what: str, loaded: Loaded) -> GeometryColumn | None:
+    """The geometry that goes with a table: that of a map with its values."""
+    return loaded.nodes.geometry if what == "values" else None
+
+
+def _with_confidence(table: Any, result: Any, channels: Sequence[str]) -> Any:
     for name in channels:
         if name + CONFIDENCE in table.column_names:
             raise FileError(f"the nodes have a column {name + CONFIDENCE!r} already: use --confidence FILE instead")
         table = table.append_column(name + CONFIDENCE, result.confidence[name])
+    return table
+
+
+def _with_map_columns(loaded: Loaded, result: Any, coverage: float) -> Any:
+    """The filled table of a map: each column that had missing cells, whether a cell was filled, and its interval."""
+    import pyarrow as pa
+
+    low, high = (None, None) if result.expected_error is None else result.interval(coverage)
+    table = result.values
+    for column in loaded.table.columns:
+        if not column.missing.any():
+            continue
+        added = {FILLED: pa.array(column.missing)}
+        if low is not None and high is not None and column.codes is None:
+            added |= {LOW: low[column.name], HIGH: high[column.name]}
+        for ending, cells in added.items():
+            if column.name + ending in table.column_names:
+                raise FileError(f"the nodes have a column {column.name + ending!r} already: rename it")
+            table = table.append_column(column.name + ending, cells)
     return table
 
 

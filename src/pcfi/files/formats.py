@@ -12,6 +12,7 @@ STANDARD = "-"  # standard input or output
 SUFFIXES = {
     ".parquet": "parquet",
     ".pq": "parquet",
+    ".geoparquet": "parquet",
     ".csv": "csv",
     ".tsv": "tsv",
     ".feather": "arrow",
@@ -20,12 +21,15 @@ SUFFIXES = {
     ".npz": "npz",
     ".h5ad": "h5ad",
     ".mtx": "mtx",
+    ".gpkg": "gpkg",
+    ".geojson": "geojson",
 }
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 
-NODE_FORMATS = ("parquet", "csv", "tsv", "arrow", "npy", "npz", "h5ad")
-EDGE_FORMATS = (*NODE_FORMATS, "mtx")
-OUTPUT_FORMATS = ("parquet", "csv", "tsv", "arrow", "npy", "npz")
+EDGE_FORMATS = ("parquet", "csv", "tsv", "arrow", "npy", "npz", "h5ad", "mtx")
+GEO_FORMATS = ("gpkg", "geojson")
+NODE_FORMATS = (*EDGE_FORMATS[:-1], *GEO_FORMATS)
+OUTPUT_FORMATS = ("parquet", "csv", "tsv", "arrow", "npy", "npz", *GEO_FORMATS)
 TABLE_FORMATS = ("parquet", "csv", "tsv")
 STREAM_FORMATS = ("csv", "tsv", "parquet", "arrow")
 
@@ -59,6 +63,11 @@ class Format:
         """Whether the file holds numbers only, without names of columns."""
         return self.name in ("npy", "npz")
 
+    @property
+    def is_geo(self) -> bool:
+        """Whether the file is for tables with geometry only."""
+        return self.name in GEO_FORMATS
+
 
 def format_of(path: str, allowed: Sequence[str], what: str) -> Format:
     """The format that the suffix of `path` stands for.
@@ -80,7 +89,7 @@ def listed(names: Sequence[str]) -> str:
     """The suffixes of these formats.
 
     >>> listed(["csv", "parquet"])
-    '.parquet, .pq, .csv (also .gz, .zst)'
+    '.parquet, .pq, .geoparquet, .csv (also .gz, .zst)'
     """
     texts = [
         f"{suffix} (also .gz, .zst)" if name in DELIMITERS else suffix

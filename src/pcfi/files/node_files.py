@@ -7,6 +7,7 @@ from typing import Any
 from pcfi.errors import FileError, counted
 from pcfi.files.binary import FEATURES, as_table, read_arrow, read_h5ad, read_npy, read_npz, read_parquet
 from pcfi.files.formats import NODE_FORMATS
+from pcfi.files.geo_files import GeometryColumn, geometry_of, read_geo
 from pcfi.files.opening import InputFile, clear_errors, open_input
 from pcfi.files.text import (
     DRESSED,
@@ -96,6 +97,8 @@ class NodeFileContents:
         Whether ids come from a text file, where 7 and 007 are two ids, and other columns pass through as text.
     written : WrittenCells or None
         The cells of such a file as they are written.
+    geometry : GeometryColumn or None
+        The column that holds geometry, if one does.
     """
 
     table: Any
@@ -104,6 +107,7 @@ class NodeFileContents:
     categorical: list[str] = field(default_factory=list)
     ids_are_text: bool = False
     written: WrittenCells | None = None
+    geometry: GeometryColumn | None = None
 
     @property
     def passed(self) -> list[str]:
@@ -132,11 +136,12 @@ def read_nodes(path: str, columns: NodeColumns, ends: Callable[[], Kind | None] 
     texts: TextTable | None = None
     types: dict[str, ColumnType] = {}
     with clear_errors(source):
+        geometry: GeometryColumn | None = None
         if source.format.is_text:
             texts, types = _read_text(source, columns)
             table = empty_as_null(texts.typed(types))
         else:
-            table = _read(source)
+            table, geometry = _read(source)
     if table.num_rows == 0:
         raise FileError(f"{source.words} has no rows: one row per node is needed")
 
@@ -157,6 +162,7 @@ def read_nodes(path: str, columns: NodeColumns, ends: Callable[[], Kind | None] 
         categorical=list(columns.categorical),
         ids_are_text=is_text,
         written=None if texts is None else WrittenCells.of(texts, types),
+        geometry=geometry,
     )
 
 
@@ -190,11 +196,13 @@ def _check(names: Sequence[str], columns: NodeColumns, source: InputFile) -> Non
     columns.check(names, source.words)
 
 
-def _read(source: InputFile) -> Any:
+def _read(source: InputFile) -> tuple[Any, GeometryColumn | None]:
+    if source.format.is_geo:
+        return read_geo(source)
     readers = {"parquet": read_parquet, "arrow": read_arrow, "h5ad": read_h5ad}
     if source.format.name in readers:
-        return readers[source.format.name](source)
-    return as_table(read_npy(source) if source.format.name == "npy" else read_npz(source, FEATURES), source)
+        return geometry_of(readers[source.format.name](source), source)
+    return as_table(read_npy(source) if source.format.name == "npy" else read_npz(source, FEATURES), source), None
 
 
 def _read_text(source: InputFile, columns: NodeColumns) -> tuple[TextTable, dict[str, ColumnType]]:

@@ -12,6 +12,7 @@ import numpy as np
 from pcfi.errors import FileError
 from pcfi.files.atomic_output import Publication, atomic_output
 from pcfi.files.formats import DELIMITERS, STANDARD, Format
+from pcfi.files.geo_files import GeometryColumn, with_geoparquet_metadata, write_geo
 from pcfi.files.text import write_rows
 
 
@@ -63,9 +64,18 @@ def write_table(
     force: bool = False,
     publication: Publication | None = None,
     delimiter: str | None = None,
+    geometry: GeometryColumn | None = None,
 ) -> None:
     """Write a table in a format of tables; `path` may be standard output. None is the delimiter of the format."""
     delimiter = delimiter or DELIMITERS.get(form.name, "")
+    if form.is_geo:
+        if geometry is None:
+            raise FileError(f"{path}: a file .{form.name} needs geometry, and the nodes have none")
+        with atomic_file(path, force=force, publication=publication) as file:
+            write_geo(table, file, Path(path).stem, form.name, geometry)
+        return
+    if geometry is not None and form.name == "parquet" and geometry.name in table.column_names:
+        table = with_geoparquet_metadata(table, geometry)
     if path == STANDARD:
         _write(table, sys.stdout.buffer, form, delimiter)
         sys.stdout.buffer.flush()

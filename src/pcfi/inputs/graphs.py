@@ -15,14 +15,15 @@ from pcfi.errors import GraphError, ParameterError, UnsupportedTypeError
 from pcfi.inputs import tensors
 from pcfi.inputs.edge_frames import read_edges
 from pcfi.inputs.ids import Ids, is_frame
+from pcfi.inputs.spatial_weights import adjacency, is_spatial_weights
 from pcfi.system_memory import refuse_allocation
 
 GraphLike = Any
 
 _KNOWN_TYPES = (
     "a scipy or torch sparse adjacency (N x N), an integer edge index of shape (2, E), a pair (edge_index, weights), "
-    "a table of edges, a networkx graph, a graph of PyTorch Geometric, a graph from pcfi.prepare_graph, 'knn', or a "
-    "function features -> graph"
+    "a table of edges, a networkx graph, a graph of PyTorch Geometric, spatial weights of libpysal (Graph or W), a "
+    "graph from pcfi.prepare_graph, 'knn', or a function features -> graph"
 )
 NODE_BYTES = 24  # of a node in a graph that is being built, at least
 _LARGEST_NODE = np.iinfo(np.int32).max
@@ -112,7 +113,8 @@ def prepare_graph(graph: GraphLike, n_nodes: int | None = None, *, directed: boo
     Parameters
     ----------
     graph : sparse adjacency, (2, E) edge index, (edge_index, weights), edge table, networkx graph, PyG Data, or Graph
-        In an adjacency matrix, entry (i, j) is an edge from i to j; in an edge index, column e is an edge from
+        Also spatial weights of libpysal, `Graph` or `W`, whose weights count as they are. In an adjacency matrix,
+        entry (i, j) is an edge from i to j; in an edge index, column e is an edge from
         `edge_index[0, e]` to `edge_index[1, e]` (a list of two pairs is read so, too: two rows, not two edges).
         Weights are similarities (>= 0), not distances. The columns of a table of edges
         (pandas, polars, pyarrow) are found by their usual names: "source", "target" and, if there is one, "weight"
@@ -289,6 +291,10 @@ def _read_networkx(graph: Any, n_nodes: int | None, n_nodes_origin: str) -> _Edg
     return _read_sparse(networkx_adjacency(graph, None), n_nodes, n_nodes_origin)
 
 
+def _read_spatial_weights(graph: Any, n_nodes: int | None, n_nodes_origin: str) -> _Edges:
+    return _read_sparse(adjacency(graph), n_nodes, n_nodes_origin)
+
+
 def networkx_adjacency(graph: Any, weight: str | None) -> Any:
     """Adjacency of a networkx graph in the order of its nodes; parallel edges add up."""
     from scipy import sparse
@@ -319,6 +325,7 @@ _READERS: list[tuple[Callable[[Any], bool], Callable[[Any, int | None, str], _Ed
     (_is_array, _read_edge_index),
     (is_frame, _read_edge_table),
     (is_networkx, _read_networkx),
+    (is_spatial_weights, _read_spatial_weights),
 ]
 
 

@@ -23,6 +23,7 @@ from pcfi.inputs.columns import (
 from pcfi.inputs.edge_frames import column_of_ends, kind_of_ends, open_edges, read_edges, unused_weight_column
 from pcfi.inputs.graphs import is_networkx, networkx_adjacency
 from pcfi.inputs.ids import ROWS_IN_SAMPLE, Ids, is_frame, kind_of, kinds_of, locate, narwhals, open_frame
+from pcfi.inputs.spatial_weights import ends_in_rows, is_spatial_weights, names_of_nodes, names_rows
 
 MAX_CATEGORIES = 1000  # each becomes a channel; more of them are names, not categories
 
@@ -144,7 +145,11 @@ class NodeTable:
             self._warn_of_columns(graph, columns)
             return numbered
         if is_networkx(graph) and (self.ids.series is not None or self.ids.doubt):
-            return self._number_networkx(graph)
+            rows = self._rows_of(list(graph), "the networkx graph")
+            edges = networkx_adjacency(graph, None)
+            return np.stack([rows[end] for end in edges.coords]), edges.data
+        if is_spatial_weights(graph) and not names_rows(graph, getattr(self.native, "index", None)):
+            return ends_in_rows(graph, self._rows_of(names_of_nodes(graph), "the spatial weights"))
         return graph
 
     def read_edges(self, edges: Any, columns: EdgeColumns) -> tuple[Array, Array | None]:
@@ -178,19 +183,20 @@ class NodeTable:
     def _frame(self) -> Any:
         return narwhals().from_native(self.native, eager_only=True)
 
-    def _number_networkx(self, graph: Any) -> Any:
-        names = list(graph)
+    def _rows_of(self, names: list[Any], what: str) -> Array:
+        """Row of each name of a graph's node: by the index of pandas if it has all of them, else by the ids."""
+        index = getattr(self.native, "index", None)
+        if index is not None and index.is_unique and (index.get_indexer(names) >= 0).all():
+            return np.asarray(index.get_indexer(names))
         backend = narwhals().from_native(self.native, eager_only=True).implementation
-        series = narwhals().new_series("node", names, backend=backend)
-        rows = self.ids.rows(series, "the networkx graph")
+        rows = self.ids.rows(narwhals().new_series("node", names, backend=backend), what)
         if (rows < 0).any():
             name = names[int(np.argmax(rows < 0))]
             raise GraphError(
-                f"the networkx graph has a node {name!r}, which is not in {self.ids.words} of the nodes "
+                f"{what} has a node {name!r}, which is not in {self.ids.words} of the nodes "
                 f"({counted(int((rows < 0).sum()), 'such node')}): add the rows, or remove the nodes from the graph"
             )
-        edges = networkx_adjacency(graph, None)
-        return np.stack([rows[end] for end in edges.coords]), edges.data
+        return rows
 
     def wrap_values(self, filled: Array, known: Any = None) -> Any:
         """The table with its channels filled; a column without missing cells is left as it is."""
@@ -202,7 +208,7 @@ class NodeTable:
             if missing.any():
                 replaced.append(self._filled(frame, column, part, missing))
             first += column.width
-        return frame.with_columns(*replaced).to_native()
+        return self._with_columns(frame, replaced)
 
     def _filled(self, frame: Any, column: NodeColumn, part: Array, missing: Array) -> Any:
         series = frame.get_column(column.name)
@@ -235,8 +241,17 @@ class NodeTable:
             placed.append(
                 self._new(frame, column.name, part[:, 0] if agree.all() else np.where(agree, part[:, 0], np.nan))
             )
-        kept = {self.ids.column, *(column.name for column in self.columns)}
-        return frame.with_columns(*placed).select([name for name in frame.columns if name in kept]).to_native()
+        geometry = getattr(self.native, "_geometry_column_name", None)  # of a GeoDataFrame
+        kept = {self.ids.column, geometry, *(column.name for column in self.columns)}
+        table, names = self._with_columns(frame, placed), [name for name in frame.columns if name in kept]
+        return table[names] if hasattr(table, "iloc") else table.select(names)
+
+    def _with_columns(self, frame: Any, columns: list[Any]) -> Any:
+        """The table with some columns replaced; a subclass of a DataFrame, such as a GeoDataFrame, stays one."""
+        replaced = frame.with_columns(*columns).to_native()
+        if type(replaced) is type(self.native):
+            return replaced
+        return self.native.assign(**{column.name: replaced[column.name] for column in columns})
 
     def wrap_categories(self, column: int, cells: Array) -> Any:
         """A table of the same rows with a column of numbers for each category of a column."""
@@ -316,8 +331,8 @@ def _kind_of_names(graph: Any, columns: EdgeColumns) -> Kind | None:
     """How a graph names nodes: by whole numbers or by text; None if by row numbers."""
     if is_frame(graph):
         return kind_of_ends(graph, columns)
-    if is_networkx(graph):
-        names = list(islice(graph, ROWS_IN_SAMPLE))
+    if is_networkx(graph) or is_spatial_weights(graph):
+        names = list(islice(graph if is_networkx(graph) else names_of_nodes(graph), ROWS_IN_SAMPLE))
         return Kind.TEXT if names and all(isinstance(name, str) for name in names) else Kind.INTEGER
     return None
 

@@ -137,6 +137,26 @@ class GraphDrawing:
 
 
 @dataclass(frozen=True)
+class MapShape:
+    """A place of the map: its shape as GeoJSON, and value, whether it was filled, and interval width by column."""
+
+    name: str
+    geometry: dict[str, Any]
+    filled: tuple[bool, ...]
+    values: tuple[float | None, ...]
+    widths: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class MapFacts:
+    """The places of a map, or a sample of them, and the columns that it can show."""
+
+    columns: tuple[str, ...]
+    n_places: int
+    shapes: tuple[MapShape, ...]
+
+
+@dataclass(frozen=True)
 class Facts:
     """The content of a report; the names of the fields are the keys of the facts file."""
 
@@ -155,6 +175,7 @@ class Facts:
     stages: dict[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     picture: GraphDrawing | None = None
+    map: MapFacts | None = None
     evaluation: EvaluationFacts | None = None
     columns: tuple[ColumnReport, ...] = ()
     layout: int = LAYOUT

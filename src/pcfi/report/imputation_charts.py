@@ -6,6 +6,7 @@ from typing import Any
 from pcfi.errors import counted
 from pcfi.report.evaluation_charts import coverage, errors, errors_by_hops, expected_errors
 from pcfi.report.facts import ChannelFacts, DrawnNode, Facts
+from pcfi.report.map_chart import draw_map
 from pcfi.report.vega_lite import PERCENT_SCALE, Chart, encode, mark, percent, specification, tooltip
 
 KNOWN, FILLED = "known before", "filled"
@@ -17,6 +18,7 @@ HISTOGRAM_BINS = 20
 def make_charts(facts: Facts) -> list[Chart]:
     """All charts that the facts allow, in the order of the page: quality first, then details."""
     charts = (
+        draw_map(facts),
         errors(facts),
         errors_by_hops(facts),
         expected_errors(facts),

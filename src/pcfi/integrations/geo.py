@@ -1,0 +1,190 @@
+"""GeoDataFrames: a table of places with missing cells -> the same GeoDataFrame, filled from neighbouring places."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pcfi._typing import Array
+from pcfi.errors import ParameterError
+from pcfi.imputation import impute as impute_features
+from pcfi.inputs.columns import EdgeColumns, NodeColumns
+from pcfi.inputs.graphs import Graph
+from pcfi.inputs.node_tables import read_table
+from pcfi.integrations.geo_graphs import Neighborhood, centroids, find_neighbors
+from pcfi.result import Imputation
+
+__all__ = ["build_graph", "impute"]
+
+WEIGHTS = ("auto", "equal", "distance")
+
+
+def impute(
+    gdf: Any,
+    *,
+    contiguity: str | None = None,
+    k: int | None = None,
+    distance: float | None = None,
+    graph: Any = None,
+    islands: str = "nearest",
+    weights: str = "auto",
+    coordinates: bool = False,
+    id: str | None = None,  # noqa: A002  the word of the domain
+    channels: Sequence[str] | None = None,
+    categorical: Sequence[str] = (),
+    missing_values: Sequence[Any] = (),
+    round: bool = False,  # noqa: A002  what it does
+    **options: Any,
+) -> Imputation:
+    """Fill the missing cells of a GeoDataFrame from neighbouring places and from the other columns.
+
+    Parameters
+    ----------
+    gdf : GeoDataFrame
+        One row per place. Not modified.
+    contiguity : {"queen", "rook"}, default=None
+        Neighbours share a corner, or a stretch of border. The default for polygons is "queen".
+    k : int, default=None
+        Neighbours are the k nearest places by their centroids. The default for points and lines is 8.
+    distance : float, default=None
+        Neighbours are at most this far apart: in the unit of the CRS, or in metres if that is in degrees.
+    graph : any graph that `pcfi.impute` accepts, default=None
+        Instead of the three above: a libpysal `Graph` or `W`, an adjacency, a table of edges, ...
+    islands : {"nearest", "alone"}, default="nearest"
+        What happens to places without a neighbour: linked to the three nearest ones, or left to the other columns and
+        the mean. A warning counts them.
+    weights : {"auto", "equal", "distance"}, default="auto"
+        Whether all neighbours count alike, or near ones more (1 / distance). "auto" takes what fills hidden known cells
+        best.
+    coordinates : bool, default=False
+        Whether the coordinates of the centroids help as two more columns, as a trend over the whole map does. A column
+        such as elevation helps by being in the table.
+    id : str, default=None
+        The column that names the rows, if `graph` names them by id.
+    channels : list of str, default=None
+        The columns to use and fill. None: all columns of numbers and booleans. All others pass through as they are.
+    categorical : list of str, default=()
+        Further columns to fill, of categories.
+    missing_values : list, default=()
+        Further values that mean missing, such as [-999].
+    round : bool, default=False
+        Whether filled integer and boolean columns stay integers and booleans.
+    **options
+        Further parameters of `pcfi.impute`, such as `bounds` and `random_state`.
+
+    Returns
+    -------
+    Imputation
+        `values` is a GeoDataFrame with geometry, CRS, index and order of columns kept; so are the ends of `interval()`.
+
+    Examples
+    --------
+    Five places on a line; the middle one lies nearer to its left neighbour.
+
+    >>> import geopandas, pcfi
+    >>> places = geopandas.GeoSeries.from_xy([0, 1, 2, 4, 5], [0, 0, 0, 0, 0], crs=3857)
+    >>> gdf = geopandas.GeoDataFrame({"rain": [10.0, 12, None, 18, 20]}, geometry=places)
+    >>> result = pcfi.geo.impute(gdf, k=2, weights="distance", alpha=1, objective="representation")
+    >>> result.values["rain"].tolist()
+    [10.0, 12.0, 14.0, 18.0, 20.0]
+    """
+    if weights not in WEIGHTS:
+        raise ParameterError(f"must be one of {', '.join(map(repr, WEIGHTS))}, got {weights!r}", parameter="weights")
+    rule = Neighborhood(contiguity, k, distance, islands)
+    if graph is not None and (rule != Neighborhood(islands=islands) or weights == "distance"):
+        raise ParameterError("graph says who is a neighbour: leave out contiguity, k, distance and weights")
+    edges = find_neighbors(gdf, rule) if graph is None else None
+    extra = _coordinate_columns(gdf) if coordinates else {}
+    columns = NodeColumns(
+        id=id,
+        channels=None if channels is None else [*channels, *extra],
+        categorical=categorical or (),
+        missing_values=missing_values,
+    )
+    table = read_table(gdf.assign(**extra) if extra else gdf, columns, graph=graph, round=round)
+    if edges is None:
+        candidates = [table.number_nodes(graph, EdgeColumns())]
+    else:
+        candidates = [edges.graph(one) for one in _candidates(weights, options)]
+    result = impute_best(table, candidates, **options)
+    return _without(result, list(extra)) if extra else result
+
+
+def build_graph(
+    gdf: Any,
+    *,
+    contiguity: str | None = None,
+    k: int | None = None,
+    distance: float | None = None,
+    islands: str = "nearest",
+    weights: str = "equal",
+) -> Graph:
+    """Return the graph of neighbouring places, to use it for several calls or with `pcfi.evaluate`.
+
+    Parameters
+    ----------
+    gdf : GeoDataFrame
+    contiguity : {"queen", "rook"}, default=None
+    k : int, default=None
+    distance : float, default=None
+    islands : {"nearest", "alone"}, default="nearest"
+        As in `impute`.
+    weights : {"equal", "distance"}, default="equal"
+
+    Examples
+    --------
+    >>> import geopandas, pcfi
+    >>> gdf = geopandas.GeoDataFrame(geometry=geopandas.GeoSeries.from_xy([0, 1, 3], [0, 0, 0], crs=3857))
+    >>> pcfi.geo.build_graph(gdf, k=1)
+    Graph(3 nodes, 2 edges, undirected, unweighted)
+    """
+    if weights not in WEIGHTS[1:]:
+        raise ParameterError(f"must be 'equal' or 'distance', got {weights!r}", parameter="weights")
+    return find_neighbors(gdf, Neighborhood(contiguity, k, distance, islands)).graph(weights)
+
+
+def impute_best(table: Any, graphs: Sequence[Any], **options: Any) -> Imputation:
+    """Fill with the graph under which hidden known cells are filled best."""
+    return min((impute_features(table, graph, **options) for graph in graphs), key=_error_on_hidden_cells)
+
+
+def _candidates(weights: str, options: dict[str, Any]) -> tuple[str, ...]:
+    learns = options.get("objective", "values") == "values" and options.get("method", "pcfi") == "pcfi"
+    return (
+        ("equal", "distance") if weights == "auto" and learns else ("distance" if weights == "distance" else "equal",)
+    )
+
+
+def _error_on_hidden_cells(result: Imputation) -> float:
+    """The error that candidates are compared by; infinite if nothing was hidden, so that the first one is taken."""
+    error = np.nan if result.tuning is None else result.tuning.error
+    return float(error) if np.isfinite(error) else np.inf
+
+
+def _coordinate_columns(gdf: Any) -> dict[str, Array]:
+    """Coordinates of the centroids under names that the table does not have."""
+    places = centroids(np.asarray(gdf.geometry.values))
+    taken, named = set(map(str, gdf.columns)), {}
+    for name, values in zip("xy", places.T, strict=True):
+        while name in taken:
+            name = f"_{name}"
+        named[name] = values
+    return named
+
+
+@dataclass(frozen=True)
+class WithoutColumns:
+    """Puts cells into the caller's table without the columns that were added to it."""
+
+    wrap: Any
+    added: list[str]
+
+    def __call__(self, cells: Any) -> Any:
+        """The table of these cells."""
+        return self.wrap(cells).drop(columns=self.added)
+
+
+def _without(result: Imputation, added: list[str]) -> Imputation:
+    cells = replace(result.cells, wrap=WithoutColumns(result.cells.wrap, added))
+    return replace(result, values=result.values.drop(columns=added), cells=cells)

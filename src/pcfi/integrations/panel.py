@@ -1,0 +1,128 @@
+"""Panels: readings of nodes over time and a graph of the nodes -> the same table, filled.
+
+The model is that of `pcfi.panels`: interpolation in time, corrected by how the neighbours moved meanwhile.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pcfi.errors import FeatureError, ParameterError
+from pcfi.estimation.result import seed_of
+from pcfi.integrations.panel_tables import PanelTable, read_panel
+from pcfi.integrations.panel_times import phases_of
+from pcfi.panels.deviations import PanelAxes
+from pcfi.panels.filling import FilledCells, fill_column
+from pcfi.panels.fitting import fit_column
+from pcfi.panels.gaps import typical_step
+from pcfi.panels.result import GapReports, PanelImputation, report_gaps
+
+__all__ = ["impute"]
+
+
+def impute(
+    table: Any,
+    graph: Any,
+    *,
+    node: str | None = None,
+    time: str | None = None,
+    columns: Sequence[str] | None = None,
+    nodes: Sequence[Any] | None = None,
+    season: Any = "auto",
+    complete: bool = False,
+    random_state: Any = None,
+) -> PanelImputation:
+    """Fill missing readings of sensors or regions over time, from their own past and future and from their neighbours.
+
+    Parameters
+    ----------
+    table : DataFrame of pandas or polars, Table of pyarrow, or array
+        Long (one row per node and time, if `node` is given) or wide (one row per time, one column per node; the times
+        are the index of pandas or the column `time`; rows of an array are equally far apart). Null and NaN are missing.
+    graph : table of edges, networkx graph, libpysal Graph or W, adjacency, edge index, or Graph
+        Edges between the nodes, named as in the table. A graph that has numbers only needs `nodes`, unless the table
+        numbers its nodes from 0, too. None: no neighbours.
+    node : str, default=None
+        The column of a long table that names the node.
+    time : str, default=None
+        The column of times: dates, texts of dates, or numbers, in any order and at any distances.
+    columns : list of str, default=None
+        The columns of a long table to fill. None: all columns of numbers. Each is filled by itself.
+    nodes : list, default=None
+        Names of the nodes in the order in which the graph numbers them.
+    season : "auto", None, "day", "week", "year", number or list, default="auto"
+        What repeats: "auto" takes days, weeks and years as far as hidden cells confirm them. A number is a period in
+        the unit of time (seconds, if times are dates).
+    complete : bool, default=False
+        Whether a long table gets rows for all nodes, also those that only the graph has, at all times.
+    random_state : int, numpy Generator or None, default=None
+        Which known cells are hidden to learn from. None is a fixed seed.
+
+    Returns
+    -------
+    PanelImputation
+        `values`, `interval()`, `expected_error`, `gaps` (the kind of gap of each cell) as tables like the one given,
+        and `columns`: errors on hidden cells for each kind of gap.
+
+    Examples
+    --------
+    >>> import numpy as np, pcfi
+    >>> hours = np.arange(200)
+    >>> rain = np.sin(hours / 9)[:, None] + np.zeros(5)
+    >>> rain[40:80, 2] = np.nan
+    >>> path = [[0, 1, 2, 3], [1, 2, 3, 4]]
+    >>> result = pcfi.panel.impute(rain, path)
+    >>> bool(np.abs(result.values[40:80, 2] - np.sin(hours[40:80] / 9)).max() < 0.1)
+    True
+    """
+    if not isinstance(complete, bool | np.bool_):
+        raise ParameterError(f"must be True or False, got {complete!r}", parameter="complete")
+    if complete:
+        table = complete_table(table, graph, node, time, nodes)
+    panel = read_panel(table, graph, node, time, columns, nodes)
+    axes, filled = None, {}
+    for number, name in enumerate(panel.names):
+        values, known, missing = panel.readings(name)
+        if not known.any():
+            raise FeatureError(f"{f'the column {name!r}' if name else 'the table'} has no known reading")
+        axes = _axes(panel, season, known)
+        model = fit_column(values, known, missing, axes, seed_of(random_state) + number)
+        filled[name] = fill_column(values, known, missing, model, axes)
+    return _result(panel, filled)
+
+
+def _axes(panel: PanelTable, season: Any, known: Any) -> PanelAxes:
+    step = typical_step(known, panel.times)
+    phases, is_given = phases_of(season, panel.times, panel.clock, step)
+    return PanelAxes(panel.graph, (panel.times - panel.times[0]) / step, phases, is_given)
+
+
+def _result(panel: PanelTable, filled: dict[str, FilledCells]) -> PanelImputation:
+    return PanelImputation(
+        values=panel.wrap({name: cells.values() for name, cells in filled.items()}, None),
+        columns=GapReports(report for name, cells in filled.items() for report in report_gaps(name, cells)),
+        n_missing=sum(len(cells.kind) for cells in filled.values()),
+        shape=(*panel.shape, len(panel.names)),
+        seasons={name: cells.model.season for name, cells in filled.items()},
+        _cells=filled,
+        _wrap=panel.wrap,
+    )
+
+
+def complete_table(table: Any, graph: Any, node: str | None, time: str | None, nodes: Any) -> Any:
+    """A long table with a row for each node of the table or the graph at each time of the table."""
+    from pcfi.inputs.ids import narwhals, open_frame
+    from pcfi.integrations.panel_tables import names_in
+
+    if node is None or time is None:
+        raise ParameterError("complete=True is for long tables: name their columns with node and time")
+    frame = open_frame(table, "the table")
+    held = frame.get_column(node).unique(maintain_order=True).to_list()
+    names = [*held, *(name for name in (names_in(graph) if nodes is None else nodes) or () if name not in set(held))]
+    times = frame.get_column(time).unique(maintain_order=True)
+    place = np.tile(np.arange(len(times)), len(names)).tolist()
+    everyone = [name for name in names for _ in range(len(times))]
+    series = narwhals().new_series(node, everyone, dtype=frame.get_column(node).dtype, backend=frame.implementation)
+    pairs = series.to_frame().with_columns(times[place].alias(time))
+    return pairs.join(frame, on=[node, time], how="left").select(frame.columns).to_native()

@@ -1,0 +1,107 @@
+"""Columns of times -> numbers, and the phases of days, weeks and years."""
+
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from pcfi._typing import Array
+from pcfi.errors import FeatureError, ParameterError
+from pcfi.inputs.ids import narwhals
+
+DAY = 86_400.0
+PERIODS = {"day": DAY, "week": 7 * DAY, "year": 365.2425 * DAY}  # seconds
+MAX_PHASES = 2016  # five minutes of a week
+MIN_PHASES = 4  # a season of fewer readings is no season
+MIN_PERIODS = 3  # that a season has to be seen to be looked for
+
+
+def read_times(series: Any, what: str) -> tuple[Array, Array | None]:
+    """Times as numbers (seconds, or the numbers of the column), and seconds on the local clock if they are dates."""
+    nw = narwhals()
+    if series.is_null().any():
+        row = int(np.argmax(series.is_null().to_numpy()))
+        raise FeatureError(f"{what} is missing in row {row}: every row needs a time")
+    if series.dtype.is_numeric():
+        times = np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
+        if not np.isfinite(times).all():
+            raise FeatureError(f"{what} is not finite in row {int(np.argmax(~np.isfinite(times)))}")
+        return times, None
+    dates = _as_dates(series, what)
+    local = dates
+    if getattr(dates.dtype, "time_zone", None) is not None:
+        local, dates = dates.dt.replace_time_zone(None), dates.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+    return _seconds(dates), _seconds(local)
+
+
+def _seconds(dates: Any) -> Array:
+    return np.asarray(dates.dt.timestamp("us").to_numpy(), dtype=np.float64) / 1e6
+
+
+def _as_dates(series: Any, what: str) -> Any:
+    nw = narwhals()
+    if series.dtype == nw.Datetime:
+        return series
+    if series.dtype == nw.Date:
+        return series.cast(nw.Datetime("us"))
+    if series.dtype in (nw.String, nw.Object, nw.Categorical):
+        texts = series.cast(nw.String)
+        try:
+            return texts.str.to_datetime()
+        except Exception as error:  # each library of tables raises its own
+            raise FeatureError(f"{what} cannot be read as dates{_first_bad(texts)}: convert it first") from error
+    raise FeatureError(
+        f"{what} holds {series.dtype}, but times are dates, texts of dates, or numbers: convert it first"
+    )
+
+
+def _first_bad(texts: Any) -> str:
+    from datetime import datetime
+
+    for row, text in enumerate(texts.to_list()):
+        try:
+            datetime.fromisoformat(text)
+        except (TypeError, ValueError):
+            return f", first {text!r} in row {row}"
+    return ""
+
+
+def phases_of(season: Any, times: Array, clock: Array | None, step: float) -> tuple[dict[str, Array], bool]:
+    """Phase of each time in each season, and whether the caller gave the seasons."""
+    if isinstance(season, str) and season == "auto":
+        if clock is None:
+            return {}, False
+        span = float(clock.max() - clock.min())
+        found = {
+            name: period
+            for name, period in PERIODS.items()
+            if period >= MIN_PHASES * step and span >= MIN_PERIODS * period
+        }
+        return {name: _phases(clock, period, step) for name, period in found.items()}, False
+    given = [] if season is None else [season] if isinstance(season, str | Real) else list(season)
+    return {str(one): _phases(*_period(one, times, clock), step) for one in given}, True
+
+
+def _period(season: Any, times: Array, clock: Array | None) -> tuple[Array, float]:
+    if isinstance(season, str) and season in PERIODS:
+        if clock is None:
+            raise ParameterError(
+                f"{season!r} needs dates, but the times are numbers: give the period", parameter="season"
+            )
+        return clock, PERIODS[season]
+    is_number = isinstance(season, Real) and not isinstance(season, bool)
+    if not is_number or not 0 < float(season) < np.inf:
+        text = f"must be 'auto', None, 'day', 'week', 'year', a period in the unit of time, or a list, got {season!r}"
+        raise ParameterError(text, parameter="season")
+    return times, float(season)
+
+
+def _phases(times: Array, period: float, step: float) -> Array:
+    count = int(np.clip(np.rint(period / step), 1, MAX_PHASES))
+    return np.floor((times % period) / period * count + 1e-9).astype(np.int64) % count
+
+
+def distinct_times(times: Array) -> tuple[Array, Array]:
+    """Different times in order, and the place of each time among them."""
+    different, place = np.unique(times, return_inverse=True)
+    return different, place.ravel()

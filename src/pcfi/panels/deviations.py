@@ -1,0 +1,136 @@
+"""Deviations from the usual, and what the neighbours and all nodes together say about those of each node.
+
+With rho(j, t) the part of the variance of y(j, t) that is known from node j itself (1 where a reading is known, less
+the deeper in a gap), the neighbours of node i say
+
+    g(i, t) = sum_j w_ij rho_j y_j / (sum_j w_ij rho_j + (1 - r) / r)
+
+the best linear estimate from neighbours whose deviations all correlate by r with each other and with node i. All other
+nodes together say the same sum with equal weights, c(i, t). Neither holds anything of node i itself.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from pcfi._typing import Array
+from pcfi.inputs.graphs import Graph
+from pcfi.panels.profile import Profile, fit_profile
+from pcfi.panels.time_models import TimeModel
+
+MIN_CORRELATION, MAX_CORRELATION = 0.02, 0.98  # taken for those beyond
+FAR_STEPS = 2  # hops beyond the neighbours from which a gap is filled where neighbours know nothing
+
+
+@dataclass(frozen=True, eq=False)
+class PanelAxes:
+    """What all columns share: the graph, times in typical steps, and the phase of each time in each season.
+
+    If the seasons are given, all are used; else as many of the first ones as hidden cells confirm.
+    """
+
+    graph: Graph
+    steps: Array
+    phases: dict[str, Array]
+    season_is_given: bool = False
+
+    def seasons(self) -> list[tuple[str, ...]]:
+        """Candidates for the seasons of a column."""
+        names = tuple(self.phases)
+        return [names] if self.season_is_given else [names[:count] for count in range(len(names) + 1)]
+
+    def shortened(self, times: slice) -> "PanelAxes":
+        """The same for a stretch of time."""
+        phases = {name: phases[times] for name, phases in self.phases.items()}
+        return PanelAxes(self.graph, self.steps[times], phases, self.season_is_given)
+
+    @cached_property
+    def weights(self) -> Any:
+        """Weights of the edges with a mean of 1."""
+        matrix = self.graph._matrix()
+        return matrix / max(matrix.data.mean(), 1e-300) if matrix.nnz else matrix
+
+
+@dataclass(frozen=True, eq=False)
+class Deviations:
+    """Deviations y in units of each node, 0 where unknown, and what others say about them.
+
+    Attributes
+    ----------
+    known : ndarray of bool, shape (n_nodes, n_times)
+    profile : Profile
+    own, nearby, common : ndarray of the same shape
+        y, g and c.
+    """
+
+    known: Array
+    profile: Profile
+    own: Array
+    nearby: Array
+    common: Array
+
+    def smoothed(self, model: TimeModel, nodes: Array, steps: Array) -> tuple[Array, Array]:
+        """Smoothed y, g and c of some nodes, each from the times at which the node has readings; and the variance."""
+        series = np.stack([self.own[nodes], self.nearby[nodes], self.common[nodes]])
+        return model.smooth(series, self.known[nodes], steps)
+
+
+def anomalies(values: Array, known: Array, season: tuple[str, ...], axes: PanelAxes) -> tuple[Profile, Array]:
+    """The usual, and deviations from it in units of each node; `values` are 0 where unknown."""
+    profile = fit_profile(values, known, tuple(axes.phases[name] for name in season), axes.graph)
+    own = (values - profile.expected()) / profile.unit[:, None]
+    own[~known] = 0.0
+    return profile, own
+
+
+def compare_with_others(profile: Profile, own: Array, known: Array, base: TimeModel, axes: PanelAxes) -> Deviations:
+    """Add what neighbours and all nodes say; `base` fills their own gaps before."""
+    smoothed, variance = base.smooth(own[None], known, axes.steps)
+    prior = _prior_variance(own, known, axes.steps, base)
+    reliability = np.where(known, 1.0, np.clip(1 - variance / prior, 0, 1))
+    del variance
+    told = np.where(known, own, smoothed[0]) * reliability
+    del smoothed
+    nearby = _nearby(told, reliability, known, axes, _neighbor_correlation(own, known, axes.weights))
+    return Deviations(known, profile, own, nearby, _common(told, reliability, own, known))
+
+
+def _prior_variance(own: Array, known: Array, steps: Array, base: TimeModel) -> float:
+    """Variance of the deviations in units of the innovation of a typical step, as the smoother has it."""
+    if np.isfinite(base.length):
+        return base.variance
+    both = known[:, 1:] & known[:, :-1]
+    apart = np.broadcast_to(np.diff(steps), both.shape)[both]
+    innovation = float((np.diff(own, axis=1)[both] ** 2).mean() / apart.mean()) if len(apart) else 1.0
+    return float((own[known] ** 2).mean() / max(innovation, 1e-12)) if known.any() else 1.0
+
+
+def _shrinkage(products: float, pairs: float) -> float:
+    """(1 - r) / r for the correlation r of pairs."""
+    correlation = min(max(products / pairs if pairs > 0 else 0.0, MIN_CORRELATION), MAX_CORRELATION)
+    return (1 - correlation) / correlation
+
+
+def _neighbor_correlation(own: Array, known: Array, weights: Any) -> float:
+    mask = known.astype(np.float64)
+    return _shrinkage(float((own * (weights @ own)).sum()), float((mask * (weights @ mask)).sum()))
+
+
+def _nearby(told: Array, reliability: Array, known: Array, axes: PanelAxes, shrinkage: float) -> Array:
+    total, weight = axes.weights @ told, axes.weights @ reliability
+    nearby = total / (weight + shrinkage)
+    for _ in range(FAR_STEPS):  # cells that know nothing themselves pass on what their neighbours know
+        support = weight / (weight + shrinkage)
+        passed = np.where(known, 0.0, (1 - reliability) * support)
+        total, weight = axes.weights @ (told + passed * nearby), axes.weights @ (reliability + passed)
+        nearby = np.where(known, nearby, total / (weight + shrinkage))
+    return np.asarray(nearby)
+
+
+def _common(told: Array, reliability: Array, own: Array, known: Array) -> Array:
+    mask = known.astype(np.float64)
+    pairs = float((mask.sum(axis=0) ** 2).sum() - mask.sum())
+    shrinkage = _shrinkage(float((own.sum(axis=0) ** 2).sum() - (own**2).sum()), pairs)
+    return np.asarray((told.sum(axis=0) - told) / (reliability.sum(axis=0) - reliability + shrinkage))

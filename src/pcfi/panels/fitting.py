@@ -1,0 +1,161 @@
+"""A column of a panel -> its `ColumnModel`, learned from known cells that are hidden in the way cells are missing.
+
+Scale (logarithms or not), seasons and the smoother that fills the gaps of neighbours are those under which
+interpolation in time is best; smoother and trust of each kind of gap follow, by `pcfi.panels.column_model`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from pcfi._typing import Array
+from pcfi.panels.column_model import Candidates, ColumnModel, HiddenReadings, fit_kinds, is_certain
+from pcfi.panels.deviations import Deviations, PanelAxes, anomalies, compare_with_others
+from pcfi.panels.gaps import KINDS, classify_cells, hide_gaps, hide_sensors, kinds_of_cells
+from pcfi.panels.time_models import CANDIDATES, FEW_CANDIDATES, LINEAR, TimeModel
+
+ENOUGH_GAPS = 200  # hidden of each kind, after which no further round is made
+MAX_ROUNDS = 5
+SHARE_OF_TESTS = 0.1  # of the known cells, if only whole nodes are missing
+MAX_CELLS_TO_COMPARE = 2_000_000  # of a stretch of time on which scale and seasons are compared
+
+
+def fit_column(values: Array, known: Array, missing: Array, axes: PanelAxes, seed: int) -> ColumnModel:
+    """Learn the model of a column; `values` are of shape (n_nodes, n_times), of any content where not known."""
+    rng = np.random.default_rng(seed)
+    rounds = [*_gap_rounds(known, missing, axes, rng), *_sensor_rounds(known, missing, rng)]
+    is_gap = missing[known.any(axis=1)].any()
+    hidden = rounds[0] if is_gap else known & (rng.random(known.shape) < SHARE_OF_TESTS)
+    model = _choose_scale(values, known, missing, hidden, axes)
+    z = np.where(known, model.to_scale(np.where(known, values, 1.0)), 0.0)
+    samples = [_sample(z, known, mask, model, axes) for mask in rounds]
+    if not any(len(cells.kind) for cells, _ in samples):
+        return model
+    fields = [vars(cells).values() for cells, _ in samples]
+    cells = HiddenReadings(*(np.concatenate(parts, axis=-1) for parts in zip(*fields, strict=True)))
+    return fit_kinds(cells, _joined([parts for _, parts in samples]), model)
+
+
+def _joined(samples: list[Candidates]) -> Candidates:
+    return {
+        model: (
+            np.concatenate([sample[model][0] for sample in samples], axis=-1),
+            np.concatenate([sample[model][1] for sample in samples]),
+        )
+        for model in CANDIDATES
+    }
+
+
+def _gap_rounds(known: Array, missing: Array, axes: PanelAxes, rng: np.random.Generator) -> Iterator[Array]:
+    """Masks of cells to hide in copies of the gaps."""
+    if not missing[known.any(axis=1)].any():
+        return
+    count = 0
+    for _ in range(MAX_ROUNDS):
+        hidden, least = hide_gaps(known, missing, axes.steps, rng)
+        yield hidden
+        count += least
+        if count >= ENOUGH_GAPS:
+            return
+
+
+def _sensor_rounds(known: Array, missing: Array, rng: np.random.Generator) -> Iterator[Array]:
+    """Masks that hide whole nodes, if whole nodes are missing."""
+    reporting = known.any(axis=1)
+    return hide_sensors(known, rng) if missing[~reporting].any() and reporting.sum() > 2 else iter(())
+
+
+def _choose_scale(values: Array, known: Array, missing: Array, hidden: Array, axes: PanelAxes) -> ColumnModel:
+    """Logarithms or not, seasons, and the smoother, by the error of interpolation in time on hidden cells.
+
+    Neither logarithms nor seasons, unless they are certain to help.
+    """
+    nodes, times = (known & ~hidden).any(axis=1), _stretch(known.shape)
+    known, hidden, missing, values = (one[nodes][:, times] for one in (known, hidden, missing, values))
+    axes = axes.shortened(times)
+    left, weight = known & ~hidden, _importance(known, missing, hidden, axes)
+    gap = classify_cells(left, axes.steps)[1][hidden]
+    scales = (False, True) if known.any() and values[known].min() > 0 else (False,)
+    fits = []
+    for logarithmic in scales:
+        for season in axes.seasons():
+            model = ColumnModel(logarithmic, season, LINEAR, {})
+            z = np.where(left, model.to_scale(np.where(left, values, 1.0)), 0.0)
+            errors = {
+                base: weight * np.abs(model.from_scale(estimate) - values[hidden])
+                for base, estimate in _interpolated(z, left, hidden, season, axes)
+            }
+            base = min(errors, key=lambda one: float(errors[one].sum()))
+            fits.append((replace(model, base=base), errors[base]))
+    best = min(fits, key=lambda fit: float(fit[1].sum()))
+    return best[0] if is_certain(fits[0][1] - best[1], np.nonzero(hidden)[0], gap) else fits[0][0]
+
+
+def _stretch(shape: tuple[int, int]) -> slice:
+    """Times in the middle, so many that the cells are few enough."""
+    count = min(shape[1], max(2, MAX_CELLS_TO_COMPARE // shape[0]))
+    first = (shape[1] - count) // 2
+    return slice(first, first + count)
+
+
+def _importance(known: Array, missing: Array, hidden: Array, axes: PanelAxes) -> Array:
+    """Weight of each hidden cell, so that kinds of gaps count as often as they are missing."""
+    wanted = np.bincount(kinds_of_cells(known, axes.steps)[missing], minlength=len(KINDS))
+    kinds = kinds_of_cells(known & ~hidden, axes.steps)[hidden]
+    present = np.bincount(kinds, minlength=len(KINDS))
+    return np.asarray((wanted / np.maximum(present, 1))[kinds] + 1e-9)
+
+
+def _interpolated(
+    z: Array, known: Array, target: Array, season: tuple[str, ...], axes: PanelAxes
+) -> Iterator[tuple[TimeModel, Array]]:
+    profile, own = anomalies(z, known, season, axes)
+    usual, unit = np.broadcast_to(profile.expected(), z.shape)[target], profile.unit[np.nonzero(target)[0]]
+    for model in FEW_CANDIDATES:
+        smoothed, _ = model.smooth(own[None], known, axes.steps)
+        yield model, usual + unit * smoothed[0][target]
+
+
+def _sample(
+    z: Array, known: Array, hidden: Array, model: ColumnModel, axes: PanelAxes
+) -> tuple[HiddenReadings, Candidates]:
+    """Hidden cells of one round, and what each smoother says about them."""
+    left = known & ~hidden
+    profile, own = anomalies(np.where(left, z, 0.0), left, model.season, axes)
+    found = compare_with_others(profile, own, left, model.base, axes)
+    nodes = np.flatnonzero(hidden.any(axis=1))
+    node, time = np.nonzero(hidden)
+    place = np.searchsorted(nodes, node)
+    others = np.stack([found.nearby[node, time], found.common[node, time]])
+    candidates = {}
+    for candidate in CANDIDATES:
+        smoothed, variance = found.smoothed(candidate, nodes, axes.steps)
+        at = smoothed[:, place, time]
+        at[1:] = others - at[1:]
+        candidates[candidate] = at, variance[place, time]
+    kinds, gaps = classify_cells(left, axes.steps)
+    cells = HiddenReadings(
+        node=node,
+        gap=gaps[node, time],
+        kind=kinds[node, time],
+        truth=z[node, time],
+        usual=np.broadcast_to(profile.expected(), z.shape)[node, time],
+        unit=profile.unit[node],
+        rivals=_rivals(model.from_scale(np.where(left, z, 0.0)), found, (node, time), model, axes),
+    )
+    return cells, candidates
+
+
+def _rivals(values: Array, found: Deviations, at: tuple[Array, Array], model: ColumnModel, axes: PanelAxes) -> Array:
+    """Linear interpolation, neighbours alone and the node's mean at hidden cells, on the scale of the column."""
+    node, time = at
+    nodes = np.unique(node)
+    known, profile = found.known[nodes], found.profile
+    mean = model.from_scale(profile.mean)
+    centre = mean[nodes, None]
+    smoothed, _ = LINEAR.smooth(np.where(known, values[nodes] - centre, 0.0)[None], known, axes.steps)
+    linear = (smoothed[0] + centre)[np.searchsorted(nodes, node), time]
+    usual = np.broadcast_to(profile.expected(), values.shape)[node, time]
+    near = model.from_scale(usual + profile.unit[node] * found.nearby[node, time])
+    return np.stack([linear, near, mean[node]])

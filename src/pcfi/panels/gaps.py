@@ -1,0 +1,129 @@
+"""Gaps in series: which kind of gap a cell is in, and known cells hidden in the way cells are missing.
+
+The kind is the time between the readings before and after, in typical steps between readings. Hidden gaps are copies of
+real ones, of the same length, on other nodes and at other times; gaps at an end of the series stay at that end.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from pcfi._typing import Array
+
+KINDS = ("single reading", "short gap", "outage", "long outage", "open end", "never reported")
+NEVER, OPEN = 5, 4
+SPANS = (1.5, 8.5, 64.5)  # readings missing in a row: 1; 2 to 8; 9 to 64; more
+MAX_SHARE_HIDDEN = 0.2  # of the known cells, over all kinds in one round
+MAX_HIDDEN = 60_000  # cells of one kind in one round; enough to learn a few numbers from
+MIN_SENSORS_HIDDEN = 20  # whole sensors, over all rounds
+SHARE_OF_SENSORS = 0.1  # hidden over all rounds, if that is more; at most twice as many in one round
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """Stretches of cells without a reading: node, first and last time (included)."""
+
+    node: Array
+    first: Array
+    last: Array
+
+    @property
+    def length(self) -> Array:
+        """Number of times."""
+        return self.last - self.first + 1
+
+
+def find_runs(known: Array) -> Runs:
+    """All stretches of unknown cells."""
+    edges = np.diff(np.pad(~known, ((0, 0), (1, 1))).astype(np.int8), axis=1)
+    node, first = np.nonzero(edges == 1)
+    return Runs(node, first, np.nonzero(edges == -1)[1] - 1)
+
+
+def kinds_of_runs(runs: Runs, steps: Array) -> Array:
+    """Kind of each stretch; `steps` are times in typical steps."""
+    last = len(steps) - 1
+    at_start, at_end = runs.first == 0, runs.last == last
+    missed = steps[np.minimum(runs.last + 1, last)] - steps[np.maximum(runs.first - 1, 0)] - 1
+    kinds = np.asarray(np.searchsorted(SPANS, missed))
+    kinds[at_start | at_end] = OPEN
+    kinds[at_start & at_end] = NEVER
+    return kinds
+
+
+def kinds_of_cells(known: Array, steps: Array) -> Array:
+    """Kind of gap of each cell; -1 where a reading is known."""
+    return classify_cells(known, steps)[0]
+
+
+def classify_cells(known: Array, steps: Array) -> tuple[Array, Array]:
+    """Kind of gap of each cell, and the number of the gap; -1 where a reading is known."""
+    runs = find_runs(known)
+    kinds, gaps = np.full(known.shape, -1, dtype=np.int8), np.full(known.shape, -1, dtype=np.int32)
+    kinds[~known] = np.repeat(kinds_of_runs(runs, steps), runs.length)
+    gaps[~known] = np.repeat(np.arange(len(runs.node)), runs.length)
+    return kinds, gaps
+
+
+def typical_step(known: Array, times: Array) -> float:
+    """Median time between two readings of a node."""
+    if len(times) < 2:
+        return 1.0
+    node, place = np.nonzero(known)
+    apart = np.diff(times[place])[node[1:] == node[:-1]]
+    if not len(apart):
+        apart = np.diff(times)
+    return float(np.median(apart))
+
+
+def hide_gaps(known: Array, missing: Array, steps: Array, rng: np.random.Generator) -> tuple[Array, int]:
+    """Mask of known cells to hide: copies of the gaps that hold missing cells, all kinds alike, elsewhere.
+
+    Also returns the number of gaps of the kind that has the fewest. Nodes that never reported are for `hide_sensors`.
+    """
+    runs = find_runs(known)
+    kinds = kinds_of_runs(runs, steps)
+    wanted = np.bitwise_or.reduceat(missing[~known], np.cumsum(runs.length) - runs.length) if len(kinds) else kinds > 0
+    reporting = np.flatnonzero(known.any(axis=1))
+    present = [kind for kind in range(NEVER) if (wanted & (kinds == kind)).any()]
+    hidden = np.zeros(known.shape, dtype=bool)
+    quota = MAX_SHARE_HIDDEN * known.sum() / max(1, len(present))
+    rate, counts = known.mean(), []
+    for kind in present:
+        chosen = np.flatnonzero(wanted & (kinds == kind))
+        cells = min(quota, MAX_HIDDEN)
+        count = max(1, int(cells / max(1.0, rate * runs.length[chosen].mean())))
+        counts.append(count)
+        hidden |= _copies(runs, rng.choice(chosen, count), reporting, known.shape, rng)
+    hidden &= known
+    hidden[_last_readings(known, hidden)] = False
+    return hidden, min(counts, default=0)
+
+
+def _copies(runs: Runs, chosen: Array, nodes: Array, shape: tuple[int, int], rng: np.random.Generator) -> Array:
+    """Mask of stretches of the same lengths on random nodes, at random times unless they are at an end."""
+    n_times = shape[1]
+    length, first, last = runs.length[chosen], runs.first[chosen], runs.last[chosen]
+    start = rng.integers(0, n_times - length + 1)
+    start = np.where(first == 0, 0, np.where(last == n_times - 1, n_times - length, start))
+    node = rng.choice(nodes, len(chosen))
+    steps = np.zeros((shape[0], n_times + 1), dtype=np.int32)
+    np.add.at(steps, (node, start), 1)
+    np.add.at(steps, (node, start + length), -1)
+    return np.asarray(np.cumsum(steps, axis=1)[:, :-1] > 0)
+
+
+def _last_readings(known: Array, hidden: Array) -> Array:
+    """Mask of the nodes that would have no reading left."""
+    return np.asarray(known.any(axis=1) & ~(known & ~hidden).any(axis=1))
+
+
+def hide_sensors(known: Array, rng: np.random.Generator) -> Iterator[Array]:
+    """Masks that hide all readings of some nodes, each node at most once."""
+    order = rng.permutation(np.flatnonzero(known.any(axis=1)))
+    wanted = min(len(order), max(MIN_SENSORS_HIDDEN, round(SHARE_OF_SENSORS * len(order))))
+    for chosen in np.array_split(order[:wanted], max(2, round(wanted / len(order) / SHARE_OF_SENSORS / 2))):
+        hidden = np.zeros(known.shape, dtype=bool)
+        hidden[chosen] = known[chosen]
+        yield hidden

@@ -1,0 +1,165 @@
+"""The result of `pcfi.panel.impute`: the filled table, intervals, expected errors, and one report per column."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from pcfi._typing import Array
+from pcfi.errors import ParameterError, counted
+from pcfi.panels.column_model import KindModel
+from pcfi.panels.filling import UNLEARNED, FilledCells
+from pcfi.panels.gaps import KINDS, NEVER
+
+MIN_TRUST = 0.1  # a smaller factor of what others say counts as none in words
+
+
+@dataclass(frozen=True)
+class GapReport:
+    """What hidden cells say about the estimates in one kind of gap of a column.
+
+    Attributes
+    ----------
+    column, kind : str
+    n_missing, n_hidden : int
+        Cells that were missing in such gaps, and known cells that were hidden in such gaps to learn from.
+    error, error_of_interpolation, error_of_neighbors, error_of_mean : float
+        Mean absolute error on the hidden cells: of the estimates, of linear interpolation in time, of what neighbours
+        say alone, and of the node's mean. NaN if none was hidden.
+    space, shared, memory : float
+        Factors of what the neighbours and what all other nodes say, and after how many steps readings are forgotten.
+    verdict : str
+        The same in words.
+    """
+
+    column: str
+    kind: str
+    n_missing: int
+    n_hidden: int
+    error: float
+    error_of_interpolation: float
+    error_of_neighbors: float
+    error_of_mean: float
+    space: float
+    shared: float
+    memory: float
+    verdict: str
+
+
+class GapReports(tuple[GapReport, ...]):
+    """One `GapReport` per column and kind of gap; prints as a table, `to_frame()` is one of pandas."""
+
+    __slots__ = ()
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One dictionary per report, as a DataFrame takes it."""
+        return [asdict(report) for report in self]
+
+    def to_frame(self) -> Any:
+        """A DataFrame of pandas."""
+        from pcfi.optional import load
+
+        return load("pandas", "to_frame", "frames").DataFrame(self.to_rows())
+
+    def __repr__(self) -> str:
+        width = max([len("column"), *(len(report.column) for report in self)])
+        lines = [f"{'column':<{width}}  gap              missing    error  linear  neighbours    mean  verdict"]
+        for one in self:
+            errors = f"{one.error:>8.4g} {one.error_of_interpolation:>7.4g} {one.error_of_neighbors:>11.4g}"
+            numbers = f"{one.n_missing:>8,} {errors} {one.error_of_mean:>7.4g}"
+            lines.append(f"{one.column:<{width}}  {one.kind:<15} {numbers}  {one.verdict}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PanelImputation:
+    """A filled panel, with intervals for each filled cell.
+
+    Attributes
+    ----------
+    values : table or array as it came in
+        Missing cells filled; known cells are unchanged.
+    columns : GapReports
+        What hidden cells say, by column and kind of gap.
+    n_missing : int
+        Number of cells that were missing.
+    shape : tuple of int
+        Number of nodes, times and columns.
+    seasons : dict
+        Seasons that each column follows.
+    """
+
+    values: Any
+    columns: GapReports
+    n_missing: int
+    shape: tuple[int, int, int]
+    seasons: dict[str, tuple[str, ...]]
+    _cells: dict[str, FilledCells]
+    _wrap: Callable[[dict[str, Array], Any], Any]
+
+    def interval(self, coverage: float = 0.9) -> tuple[Any, Any]:
+        """Lowest and highest value of every cell: the truth is between them with a probability of `coverage`.
+
+        Learned for each kind of gap from known cells that were hidden in such gaps. Known cells have their value twice.
+        Where too few cells could be hidden to say, an interval has no end.
+        """
+        if not 0 < coverage < 1:
+            raise ParameterError(f"coverage must be a number between 0 and 1 (both excluded), got {coverage!r}")
+        ends = {name: cells.interval(coverage) for name, cells in self._cells.items()}
+        low, high = ({name: pair[end] for name, pair in ends.items()} for end in (0, 1))
+        return self._wrap(low, None), self._wrap(high, None)
+
+    @property
+    def expected_error(self) -> Any:
+        """Absolute error to expect of every cell, in its column's unit: 0 if known."""
+        return self._wrap({name: cells.expected_errors() for name, cells in self._cells.items()}, 0.0)
+
+    @property
+    def gaps(self) -> Any:
+        """Kind of gap that each filled cell is in; "known" for the others."""
+        names = np.array(KINDS)
+        return self._wrap({name: names[cells.kind] for name, cells in self._cells.items()}, "known")
+
+    def __repr__(self) -> str:
+        nodes, times, columns = self.shape
+        size = f"{counted(nodes, 'node')} x {counted(times, 'time')} x {counted(columns, 'column')}"
+        return (
+            f"PanelImputation\n  panel       {size}\n  missing     {counted(self.n_missing, 'cell')}\n{self.columns!r}"
+        )
+
+
+def report_gaps(name: str, cells: FilledCells) -> list[GapReport]:
+    """One report for each kind of gap that the column has."""
+    counts = np.bincount(cells.kind, minlength=len(KINDS))
+    reports = []
+    for kind in np.flatnonzero(counts):
+        fitted = cells.model.kinds.get(int(kind), UNLEARNED)
+        error, linear, neighbors, mean = map(float, fitted.errors)
+        reports.append(
+            GapReport(
+                column=name or "readings",
+                kind=KINDS[kind],
+                n_missing=int(counts[kind]),
+                n_hidden=len(fitted.scores),
+                error=error,
+                error_of_interpolation=linear,
+                error_of_neighbors=neighbors,
+                error_of_mean=mean,
+                space=float(fitted.trust[0]),
+                shared=float(fitted.trust[1]),
+                memory=float(fitted.time.length),
+                verdict=_verdict(int(kind), fitted),
+            )
+        )
+    return reports
+
+
+def _verdict(kind: int, fitted: KindModel) -> str:
+    if not len(fitted.scores):
+        return "nothing could be hidden to learn from: linear interpolation, without intervals"
+    space, shared = np.abs(fitted.trust) >= MIN_TRUST
+    others = "neighbours" if space else "all other nodes" if shared else ""
+    if kind == NEVER:
+        return f"filled from {others}" if others else "neighbours say nothing: filled with what is usual"
+    return f"interpolated in time, corrected by {others}" if others else "interpolated in time: neighbours say nothing"

@@ -1,0 +1,99 @@
+"""Geometry and an imputation -> `MapFacts`: simplified shapes on a grid, with what is shown of each.
+
+Coordinates are whole numbers between 0 and `GRID`, and shapes are simplified to one unit, which is less than a pixel.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from pcfi._typing import Array
+from pcfi.optional import load
+from pcfi.report.facts import MapFacts, MapShape
+from pcfi.report.imputation_facts import FilledChannels
+from pcfi.result import Imputation
+
+GRID = 1500
+MAX_SHAPES = 4000  # more would make the page slow; filled ones are drawn first
+MAX_MAPS = 12  # columns that can be chosen, those with the most missing cells
+LEVEL = 0.9
+
+
+def collect_map(frame: Any, filling: FilledChannels, result: Imputation, *, seed: int = 0) -> MapFacts | None:
+    """Facts for the map of a GeoDataFrame; None if nothing was missing."""
+    missing = np.isnan(filling.before)
+    columns = np.argsort(-missing.sum(axis=0), kind="stable")[:MAX_MAPS]
+    columns = np.sort(columns[missing[:, columns].any(axis=0)])
+    if not len(columns):
+        return None
+    shown = _sample(np.asarray(missing[:, columns].any(axis=1)), seed)
+    shapes = _simplified(_on_grid(frame.iloc[shown]))
+    widths = _widths(filling, result)
+    return MapFacts(
+        columns=tuple(str(filling.names[column]) for column in columns),
+        n_places=len(missing),
+        shapes=tuple(
+            MapShape(
+                name=str(filling.node_name(int(row))),
+                geometry=shape,
+                filled=tuple(bool(gone) for gone in missing[row, columns]),
+                values=tuple(map(_number, filling.after[row, columns])),
+                widths=tuple(
+                    _number(width) if gone else None
+                    for width, gone in zip(widths[row, columns], missing[row, columns], strict=True)
+                ),
+            )
+            for row, shape in zip(shown, shapes, strict=True)
+        ),
+    )
+
+
+def _number(value: float) -> float | None:
+    return float(f"{value:.5g}") if np.isfinite(value) else None
+
+
+def _sample(has_filled: Array, seed: int) -> Array:
+    if len(has_filled) <= MAX_SHAPES:
+        return np.arange(len(has_filled))
+    order = np.random.default_rng(seed).permutation(len(has_filled))
+    filled_first = order[np.argsort(~has_filled[order], kind="stable")]
+    return np.sort(filled_first[:MAX_SHAPES])
+
+
+def _widths(filling: FilledChannels, result: Imputation) -> Array:
+    if result.expected_error is None:
+        return np.full(filling.after.shape, np.nan)
+    low, high = result.interval(LEVEL)
+    return np.stack([np.asarray(high[name], float) - np.asarray(low[name], float) for name in filling.names], axis=1)
+
+
+def _on_grid(frame: Any) -> Array:
+    """Shapes with coordinates from 0 to `GRID`, y downwards; degrees of longitude are shortened by the latitude."""
+    shapely = load("shapely", "a map", "geo")
+    geometry = np.asarray(frame.geometry.values)
+    low_x, low_y, high_x, high_y = frame.total_bounds
+    in_degrees = frame.crs is not None and frame.crs.is_geographic
+    narrow = float(np.cos(np.deg2rad((low_y + high_y) / 2))) if in_degrees else 1.0
+    size = max((high_x - low_x) * narrow, high_y - low_y) or 1.0
+
+    def place(points: Array) -> Array:
+        return np.asarray((points - [low_x, high_y]) * [narrow * GRID / size, -GRID / size])
+
+    return np.asarray(shapely.transform(shapely.force_2d(geometry), place))
+
+
+def _simplified(shapes: Array) -> list[dict[str, Any]]:
+    import json
+
+    shapely = load("shapely", "a map", "geo")
+    simple = shapely.transform(shapely.simplify(shapes, 1.0, preserve_topology=True), np.rint)
+    return [_whole(json.loads(text)) for text in shapely.to_geojson(simple)]
+
+
+def _whole(geometry: dict[str, Any]) -> dict[str, Any]:
+    """Coordinates as whole numbers, which are shorter in the page."""
+
+    def whole(part: Any) -> Any:
+        return [whole(one) for one in part] if isinstance(part, list) else int(part)
+
+    return {"type": geometry["type"], "coordinates": whole(geometry["coordinates"])}
