@@ -278,3 +278,13 @@ def test_a_column_that_another_one_explains_does_not_run_against_the_graph():
     verdict = pcfi.impute(features, graph).columns[1].verdict
     assert "explained by 0" in verdict
     assert "follows the graph" in verdict
+
+
+def test_intervals_of_columns_of_rare_ones_include_the_zeros():
+    graph = neighbour_graph(600, 60)
+    rng = np.random.default_rng(61)
+    truth = (rng.random((600, 12)) < 0.03 * np.exp(smooth_field(graph, 62))[:, None]).astype(float)
+    for by_rows in (True, False):
+        missing = np.repeat(rng.random((600, 1)) < 0.5, 12, axis=1) if by_rows else rng.random(truth.shape) < 0.5
+        low, high = pcfi.impute(np.where(missing, np.nan, truth), graph).interval(0.9)
+        assert ((low <= truth) & (truth <= high))[missing].mean() > 0.9

@@ -47,7 +47,7 @@ class CellModel:
     @classmethod
     def without_evidence(cls, n_channels: int) -> "CellModel":
         """Half of the graph's estimate."""
-        independent, link = FactorModel.independent(np.ones(n_channels)), prior_link(n_channels)
+        independent, link = FactorModel.independent(n_channels), prior_link(n_channels)
         return cls(
             factors=independent,
             link=link,

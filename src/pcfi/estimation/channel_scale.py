@@ -44,6 +44,8 @@ class ChannelScale:
         What a cell holds that nothing is known about: the location, or the mean of a channel on a log scale.
     mode, prior_cells : ndarray
         Value that the mean is drawn towards, and by how many cells; on the scale of the model.
+    has_mode : ndarray of bool
+        Whether most known values are equal to the mode.
     low, high : ndarray
         Bounds of filled values.
     least, greatest : ndarray
@@ -57,6 +59,7 @@ class ChannelScale:
     typical: Array
     mode: Array
     prior_cells: Array
+    has_mode: Array
     low: Array
     high: Array
     least: Array
@@ -106,6 +109,17 @@ class ChannelScale:
         """Filled values within their bounds."""
         return np.clip(values, self.low, self.high)
 
+    def reach_mode(self, values: Array, low: Array, high: Array) -> tuple[Array, Array]:
+        """Extend intervals that end within their half-width of the mode to include it.
+
+        Where most known values are equal, the errors of most hidden cells are the distance of the estimate from that
+        value, so their scores hardly differ, and whether an interval includes it would be decided by rounding.
+        """
+        mode = np.exp(self.mode, out=self.mode.copy(), where=self.logarithmic)
+        extends_low = self.has_mode & (low > mode) & (low - mode <= values - low)
+        extends_high = self.has_mode & (high < mode) & (mode - high <= high - values)
+        return np.where(extends_low, mode, low), np.where(extends_high, mode, high)
+
     def shifted_location(self, channels: Channels) -> Array:
         """The location from the known values that a fold leaves, in standard deviations from that of all."""
         n_known = channels.n_known
@@ -131,6 +145,7 @@ def fit_channel_scale(problem: Problem, bounds: Array | None = None) -> ChannelS
         typical=np.zeros(len(active)),
         mode=np.zeros(len(active)),
         prior_cells=np.zeros(len(active)),
+        has_mode=np.zeros(len(active), dtype=np.bool_),
         low=natural[0],
         high=natural[1],
         least=natural[0],
@@ -142,7 +157,7 @@ def fit_channel_scale(problem: Problem, bounds: Array | None = None) -> ChannelS
     for count, end in ((n_least, ends.low), (n_greatest, ends.high)):
         mode = np.where(2 * count > channels.n_known, end.astype(np.float64), mode)
     prior_cells = np.where(np.isnan(mode), 0.0, _best_prior(transformed, variances, mode))
-    mean = transformed.channels.mean.astype(np.float64)
+    mean, has_mode = transformed.channels.mean.astype(np.float64), ~np.isnan(mode)
     mode = np.where(np.isnan(mode), mean, mode)
     share = channels.n_known / np.maximum(channels.n_known + prior_cells, 1e-9)
     low, high = channels.low.astype(np.float64), channels.high.astype(np.float64)
@@ -155,6 +170,7 @@ def fit_channel_scale(problem: Problem, bounds: Array | None = None) -> ChannelS
         unit=np.where(active & (variances > 0), _ranges(ends) * np.sqrt(variances), 1.0),
         mode=mode,
         prior_cells=prior_cells,
+        has_mode=has_mode,
         low=np.maximum(low - margin, natural[0]),
         high=np.minimum(high + margin, natural[1]),
     )

@@ -39,9 +39,9 @@ class FactorModel:
         return int(self.loadings.shape[1])
 
     @classmethod
-    def independent(cls, variance: Array) -> "FactorModel":
-        """Columns that do not explain each other."""
-        return cls(np.zeros((len(variance), 0)), variance)
+    def independent(cls, n_columns: int) -> "FactorModel":
+        """Standardised columns that do not explain each other."""
+        return cls(np.zeros((n_columns, 0)), np.ones(n_columns))
 
     def posterior(self, values: Any, known: Any) -> tuple[Array, Array]:
         """Mean (n, r) and covariance (n, r, r) of the factors of each row.
@@ -59,15 +59,13 @@ class FactorModel:
 
 
 def fit_factor_model(values: Any, known: Any, rank: int) -> FactorModel:
-    """Estimate a model with `rank` factors; `values` are centred columns, 0 where `known` (0 or 1, float) is 0.
+    """Estimate a model with `rank` >= 1 factors; `values` are centred columns, 0 where `known` (0 or 1, float) is 0.
 
     Both are dense or sparse matrices of rows and columns.
     """
     n_known = np.maximum(np.asarray(known.sum(axis=0)).ravel(), 1.0)
     squares = np.asarray((values * values).sum(axis=0)).ravel()
     variance = np.maximum(squares / n_known, MIN_VARIANCE)
-    if rank == 0:
-        return FactorModel.independent(variance)
     model = _initial_model(values, known, variance, rank)
     for _ in range(MAX_ITERATIONS):
         mean, covariance = model.posterior(values, known)

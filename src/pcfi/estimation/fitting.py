@@ -10,6 +10,7 @@ from pcfi.estimation.cell_model import CellModel, stacking_weights
 from pcfi.estimation.channel_scale import ChannelScale, fit_channel_scale, relative_variances
 from pcfi.estimation.error_fitting import ColumnErrors, fit_errors, known_deviations
 from pcfi.estimation.error_model import N_FEATURES, ErrorModel
+from pcfi.estimation.factor_model import FactorModel
 from pcfi.estimation.folds import Fold, make_folds
 from pcfi.estimation.graph_estimates import Candidate, HiddenEstimates, graph_estimates, link_of_cells, search_alpha
 from pcfi.estimation.graph_link import GraphLink
@@ -145,11 +146,11 @@ def _fit_cells(
     ]
     if squared_error(estimates) >= sum(float((part.truth**2).sum()) for part in estimates):
         weights, estimates = np.zeros(3), [mean_estimate(part) for part in estimates]
-    plain, fitted = training.fit(0), training.fit(rank)
+    fitted = training.fit(rank)
     cells = CellModel(
         factors=fitted.factors,
         link=fitted.link,
-        independent=plain.factors,
+        independent=FactorModel.independent(training.shape[1]),
         plain_link=_link_of_all(training, hidden),
         regression=final_regression(training, fitted) if with_regression else None,
         weights=weights,

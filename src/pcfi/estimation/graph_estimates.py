@@ -234,11 +234,11 @@ def link_errors(hidden: list[HiddenEstimates], n_channels: int) -> LinkErrors:
 def own_gain(truth: Array, graph: Array, channels: Array, n_channels: int) -> Array:
     """Part of the graph's estimate that is kept in each channel, if nothing else is known about a cell."""
     link = link_of_cells(truth, graph, channels, n_channels)
-    independent = FactorModel.independent(np.ones(n_channels))
+    independent = FactorModel.independent(n_channels)
     return np.asarray(combine(np.ones((1, n_channels)), None, independent, link).value[0])
 
 
 def link_of_cells(truth: Array, graph: Array, channels: Array, n_channels: int) -> GraphLink:
     """The link without factors."""
-    independent = FactorModel.independent(np.ones(n_channels))
+    independent = FactorModel.independent(n_channels)
     return fit_graph_link((np.zeros(len(truth), dtype=np.int64), channels, truth, graph), None, independent)

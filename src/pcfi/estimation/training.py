@@ -67,7 +67,8 @@ class TrainingRows:
             known[without] = 0.0
         values = (self.values if shift is None else self.values - shift[self.channels]) * known
         values_matrix, known_matrix = self.matrix(values), self.matrix(known)
-        factors = fit_factor_model(values_matrix, known_matrix, rank)
+        independent = FactorModel.independent(self.shape[1])
+        factors = fit_factor_model(values_matrix, known_matrix, rank) if rank else independent
         posterior = factors.posterior(values_matrix, known_matrix) if rank else None
         hidden = np.flatnonzero(~np.isnan(self.graph) & (known > 0))
         cells = self.rows[hidden], self.channels[hidden], values[hidden], self.graph[hidden]

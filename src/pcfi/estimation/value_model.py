@@ -137,7 +137,8 @@ class ValueModel:
             standardized[rows] -= self.scale.mean_shift(deviations**2)
         low = np.maximum(self.scale.original(standardized - half_widths), self.scale.least)
         high = np.minimum(self.scale.original(standardized + half_widths), self.scale.greatest)
-        return np.where(is_known, filled, np.minimum(low, filled)), np.where(is_known, filled, np.maximum(high, filled))
+        low, high = self.scale.reach_mode(filled, np.minimum(low, filled), np.maximum(high, filled))
+        return np.where(is_known, filled, low), np.where(is_known, filled, high)
 
 
 def _expanded(hops: Hops, rows: slice) -> Array:
