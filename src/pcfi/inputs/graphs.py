@@ -81,8 +81,13 @@ class Graph:
         """`indptr` and `indices` of the out-neighbours."""
         if not self.directed:
             return self.indptr, self.indices
-        flipped = _as_csr(self._matrix().T)
+        flipped = _as_csr(self.matrix().T)
         return flipped.indptr.astype(np.int64), flipped.indices.astype(np.int32)
+
+    @cached_property
+    def undirected(self) -> "Graph":
+        """The graph with every edge in both directions, the larger weight of the two."""
+        return _from_matrix(_as_csr(self.matrix().maximum(self.matrix().T)), directed=False) if self.directed else self
 
     def weights_as(self, dtype: npt.DTypeLike) -> Array:
         """Weights in `dtype`; an empty array stands for "all are 1"."""
@@ -92,7 +97,8 @@ class Graph:
             self._cast[key] = weights.astype(dtype, copy=False)
         return self._cast[key]
 
-    def _matrix(self) -> Any:
+    def matrix(self) -> Any:
+        """The weights as a scipy sparse matrix: row i has what flows into node i."""
         from scipy import sparse
 
         data = np.ones(len(self.indices)) if self.weights is None else self.weights
@@ -190,16 +196,20 @@ def _build(source: Array, target: Array, weights: Array | None, n_nodes: int, di
     flow.eliminate_zeros()
     if not directed:
         flow = _as_csr(flow.maximum(flow.T))
+    built = _from_matrix(flow, directed=directed)
+    refuse_overflow(built.degree)
+    return built
+
+
+def _from_matrix(flow: Any, *, directed: bool) -> Graph:
     uniform = bool(np.all(flow.data == 1.0))
-    built = Graph(
-        n_nodes=n_nodes,
+    return Graph(
+        n_nodes=flow.shape[0],
         indptr=flow.indptr.astype(np.int64),
         indices=flow.indices.astype(np.int32, copy=False),
         weights=None if uniform else flow.data,
         directed=directed,
     )
-    refuse_overflow(built.degree)
-    return built
 
 
 def refuse_overflow(degree: Array, first: int = 0) -> None:

@@ -1,7 +1,7 @@
 """Node tables <-> arrays: columns -> channels, and filled channels -> the same table, in the library it came from."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -262,9 +262,31 @@ class NodeTable:
         table = frame.select(chosen.name).with_columns(*shares)
         return table.select(*labels).to_native()
 
+    def append(self, table: Any, channels: Array) -> Any:
+        """A table like this one, with position channels as further columns: position_1, position_2, ..."""
+        frame = narwhals().from_native(table, eager_only=True)
+        names = position_names(channels.shape[1])
+        refuse_position_names(names, frame.columns)
+        columns = zip(names, channels.T, strict=True)
+        return frame.with_columns(*(self._new(frame, name, column) for name, column in columns)).to_native()
+
     @staticmethod
     def _new(frame: Any, name: str, values: Array) -> Any:
         return narwhals().new_series(name, np.ascontiguousarray(values), backend=frame.implementation)
+
+
+def position_names(n_channels: int) -> list[str]:
+    """Names of the columns of position channels."""
+    return [f"position_{number}" for number in range(1, n_channels + 1)]
+
+
+def refuse_position_names(names: Sequence[str], columns: Iterable[str]) -> None:
+    """Raise if the table has columns of these names already."""
+    taken = sorted(set(names) & set(columns))
+    if taken:
+        raise FeatureError(
+            f"the node table has a column {taken[0]!r} already, which is the name of a position channel: rename it"
+        )
 
 
 def _whole(values: Array, series: Any) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 from pcfi._typing import Array, ArrayOrTensor
 from pcfi.errors import DivergenceError, FeatureError, ParameterError, UnsupportedTypeError, counted
 from pcfi.inputs import tensors
-from pcfi.inputs.containers import Container, Wrap, default_channel_name, open_container
+from pcfi.inputs.containers import Container, Wrap, append_columns, default_channel_name, open_container
 from pcfi.inputs.graphs import Graph, GraphLike, is_graph, read_graph
 from pcfi.inputs.knn import knn_graph
 from pcfi.system_memory import refuse_allocation
@@ -79,6 +79,8 @@ class Problem:
         Turns a filled array into what the caller gets.
     wrap_cells : callable
         Puts any other table of the features' shape, such as the confidence, into the caller's container.
+    append : callable
+        Puts position channels behind a result in the caller's container.
     first_channels : index of channels
         Those whose cells are counted: of a column of categories, which is several channels, the first.
     categorical : index of channels
@@ -99,6 +101,7 @@ class Problem:
     channels: Channels
     wrap_values: Callable[[Array], Any]
     wrap_cells: Callable[[Array], Any]
+    append: Callable[[Any, Array], Any] = append_columns
     first_channels: Any = field(default_factory=lambda: slice(None))
     categorical: Any = field(default_factory=lambda: slice(0))
     wrap_categories: Callable[[int, Array], Any] | None = None
@@ -154,6 +157,7 @@ def read_problem(features: Any, graph: GraphLike, known: Any = None, *, directed
         channels=channels,
         wrap_values=wrap_values,
         wrap_cells=container.wrap_cells,
+        append=container.append,
         first_channels=container.first_channels,
         categorical=container.categorical,
         wrap_categories=container.wrap_categories,
