@@ -21,7 +21,14 @@ from pcfi.inputs.graphs import GraphLike
 from pcfi.inputs.problem import Problem, read_problem
 from pcfi.memory import refuse_if_too_large
 from pcfi.pipeline import Filled, fill, propagation_of
-from pcfi.pipeline.policies import check_policies, has_converged, refuse_non_finite, status_of, usual_warnings
+from pcfi.pipeline.policies import (
+    check_policies,
+    count_unreachable,
+    has_converged,
+    refuse_non_finite,
+    status_of,
+    usual_warnings,
+)
 from pcfi.positions import graph_position, sized_like
 from pcfi.progress import compile_notice
 from pcfi.result import CellInfo, Imputation
@@ -178,6 +185,7 @@ def _with_position(
     channels, more = graph_position(problem.graph, settings.position, seed, "position", progress=settings.progress)
     filled = result.cells.filled
     features = filled if isinstance(filled, np.ndarray) else tensors.to_array(filled, "values")
+    features = features if problem.counted_nodes is None else features[problem.counted_nodes]
     parameters = result.parameters | {"random_state": seed}
     return replace(result, position=sized_like(channels, features), parameters=parameters), [*notices, *more]
 
@@ -188,9 +196,9 @@ def _report(problem: Problem, resolved: Resolved, filled: Filled) -> tuple[Imput
     outcome = filled.outcome or DiffusionOutcome()
     empty = (problem.channels.n_known == 0) & (settings.method != "zero") & (problem.n_missing > 0)
     if hops is not None:
-        n_unreachable = hops.unreachable_cells(problem.first_channels)
+        n_unreachable = count_unreachable(hops, problem)
     else:
-        n_unreachable = int(empty[problem.first_channels].sum()) * len(problem.values)
+        n_unreachable = int(empty[problem.first_channels].sum()) * problem.n_counted
     notices = usual_warnings(problem, settings, status, converged=converged, n_unreachable=n_unreachable)
     if tuning is not None and tuning.note and problem.n_missing:
         notices.append(
@@ -210,7 +218,7 @@ def _report(problem: Problem, resolved: Resolved, filled: Filled) -> tuple[Imput
         converged=converged,
         n_missing=problem.n_missing,
         n_unreachable=n_unreachable,
-        shape=(len(problem.values), len(empty[problem.first_channels])),
+        shape=(problem.n_counted, len(empty[problem.first_channels])),
         column_names=problem.column_names,
         tuning=tuning,
         center=backend_for(problem).channel_means(filled.values) if settings.center else None,

@@ -72,7 +72,7 @@ def take_steps(matrix: Array, x: Array, known: Array, steps: int) -> Array:
 
 
 def lazy_walk(flow: Array, x: Array, steps: int) -> Array:
-    """x <- (x + D^-1 A x) / 2, `steps` times; nodes without edges keep their values."""
+    """Steps x <- (x + D^-1 A x) / 2 of a lazy random walk; nodes without edges keep their values."""
     degree = flow.sum(axis=1)
     matrix = np.divide(flow, degree[:, None], out=np.eye(len(flow)), where=degree[:, None] > 0)
     for _ in range(steps):

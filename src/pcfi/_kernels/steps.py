@@ -1,4 +1,4 @@
-"""A fixed number of steps on a block: of diffusion, with known cells reset in the same pass, or of a lazy random walk."""
+"""A fixed number of steps on a block: diffusion, with known cells reset in the same pass, or a lazy random walk."""
 
 from pcfi._kernels.blocks import neighbour_sum
 from pcfi._kernels.compiling import compiled, inner
