@@ -228,13 +228,9 @@ def summarize(runs: dict[str, Any]) -> list[dict[str, Any]]:
     groups = dict.fromkeys(tuple(key.split(" | ")[:3]) + (key.split(" | ")[4],) for key in runs)
     for task, name, kind, label in sorted(groups):
         scores = {
-            seed: runs[key]
-            for seed in range(100)
-            if (key := f"{task} | {name} | {kind} | {seed} | {label}") in runs
+            seed: runs[key] for seed in range(100) if (key := f"{task} | {name} | {kind} | {seed} | {label}") in runs
         }
-        plain = {
-            seed: runs[key] for seed in scores if (key := f"{task} | {name} | {kind} | {seed} | plain") in runs
-        }
+        plain = {seed: runs[key] for seed in scores if (key := f"{task} | {name} | {kind} | {seed} | plain") in runs}
         row: dict[str, Any] = {"task": task, "data": name, "missing": kind, "input": label, "splits": len(scores)}
         for part in ("validation", "test"):
             row[part] = float(np.mean([one[part] for one in scores.values()]))
@@ -275,8 +271,10 @@ def main() -> None:
                 print(key, runs[key], flush=True)
     for row in summarize(runs):
         over = " ".join(f"{row[f'{part} over plain'] or 0:+6.2f}" for part in ("validation", "test"))
-        print(f"{row['task']:14} {row['data']:9} {row['missing']:10} {row['input']:36} {row['splits']:2} "
-              f"{row['validation']:6.2f} {row['test']:6.2f}  {over}")
+        print(
+            f"{row['task']:14} {row['data']:9} {row['missing']:10} {row['input']:36} {row['splits']:2} "
+            f"{row['validation']:6.2f} {row['test']:6.2f}  {over}"
+        )
 
 
 if __name__ == "__main__":

@@ -182,10 +182,12 @@ def _with_position(
 ) -> tuple[Imputation, list[PcfiWarning]]:
     """The result with its position channels."""
     seed = seed_of(settings.random_state)
-    channels, more = graph_position(problem.graph, settings.position, seed, "position", progress=settings.progress)
+    nodes = slice(None) if problem.counted_nodes is None else problem.counted_nodes
+    channels, more = graph_position(
+        problem.graph, settings.position, seed, "position", nodes, progress=settings.progress
+    )
     filled = result.cells.filled
-    features = filled if isinstance(filled, np.ndarray) else tensors.to_array(filled, "values")
-    features = features if problem.counted_nodes is None else features[problem.counted_nodes]
+    features = (filled if isinstance(filled, np.ndarray) else tensors.to_array(filled, "values"))[nodes]
     parameters = result.parameters | {"random_state": seed}
     return replace(result, position=sized_like(channels, features), parameters=parameters), [*notices, *more]
 

@@ -74,9 +74,18 @@ def position(
 
 
 def graph_position(
-    graph: Graph, n_channels: int, random_state: Any, parameter: str, *, progress: bool = False
+    graph: Graph,
+    n_channels: int,
+    random_state: Any,
+    parameter: str,
+    nodes: Any = slice(None),
+    *,
+    progress: bool = False,
 ) -> tuple[Array, list[PcfiWarning]]:
-    """Position channels of a checked graph, and warnings for the caller; `parameter` is what errors call the number."""
+    """Position channels of a checked graph, and warnings for the caller.
+
+    `parameter` is what errors call the number of channels; nodes without edges are counted among `nodes`.
+    """
     if graph.n_nodes == 0:
         raise GraphError("the graph has no nodes, so there are no positions: pass a graph with nodes")
     if n_channels > graph.n_nodes:
@@ -87,10 +96,10 @@ def graph_position(
     _refuse_if_too_large(graph, n_channels)
     refuse_overflow(graph.undirected.degree)
     channels = walk_positions(graph.undirected, n_channels, seed_of(random_state), progress=progress)
-    n_isolated = int((np.diff(graph.undirected.indptr) == 0).sum())
-    if not n_isolated:
+    isolated = (np.diff(graph.undirected.indptr) == 0)[nodes]
+    if not isolated.any():
         return channels, []
-    text = f"{n_isolated:,} of {counted(graph.n_nodes, 'node')} have no edges: their position is 0"
+    text = f"{isolated.sum():,} of {counted(len(isolated), 'node')} have no edges: their position is 0"
     return channels, [UnreachableWarning(text)]
 
 

@@ -104,9 +104,7 @@ def _hide(problem: Problem, known: Array, nodes: Array, unit: Array) -> _Fold:
     mask = known.copy()
     mask[nodes] = False
     values = problem.values
-    hidden = replace(
-        problem, mask=mask, channels=survey(values, mask), wrap_values=np.asarray, wrap_cells=np.asarray
-    )
+    hidden = replace(problem, mask=mask, channels=survey(values, mask), wrap_values=np.asarray, wrap_cells=np.asarray)
     return _Fold(hidden, nodes, np.where(known[nodes], values[nodes], 0.0), known[nodes], unit)
 
 
