@@ -53,7 +53,7 @@ def with_confidence(run_input: Any, filled: np.ndarray) -> np.ndarray:
     return np.concatenate([filled, confidence * _norm(filled) / _norm(confidence) * 0.3], axis=1)
 
 
-def unit_variance(run_input: Any, filled: np.ndarray) -> np.ndarray:
+def unit_variance(_: Any, filled: np.ndarray) -> np.ndarray:
     """Every channel in units of its filled values' standard deviation, the whole as large as before."""
     spread = filled.std(axis=0)
     scaled = np.divide(filled, spread, out=np.zeros_like(filled), where=spread > 1e-6 * spread.max())
@@ -225,7 +225,7 @@ def measure(task: str, name: str, kind: str, seed: int, candidate: Candidate) ->
 def summarize(runs: dict[str, Any]) -> list[dict[str, Any]]:
     """Means over the splits that were run, and the difference to "plain" on the same splits."""
     rows = []
-    groups = dict.fromkeys(tuple(key.split(" | ")[:3]) + (key.split(" | ")[4],) for key in runs)
+    groups = dict.fromkeys((*key.split(" | ")[:3], key.split(" | ")[4]) for key in runs)
     for task, name, kind, label in sorted(groups):
         scores = {
             seed: runs[key] for seed in range(100) if (key := f"{task} | {name} | {kind} | {seed} | {label}") in runs

@@ -207,15 +207,15 @@ BAD = {
         {},
         r"edge 0 names node 3, but edge type .* leads to node type 'paper' with 3 nodes",
     ),
-    "unknown edge type": (lambda data: None, {"edge_type_weights": {("a", "b", "c"): 1.0}}, "the edge types are"),
-    "negative weight of a type": (lambda data: None, {"edge_type_weights": {WRITES: -1.0}}, "at least 0"),
-    "words for weights": (lambda data: None, {"edge_type_weights": "equal"}, "must be 'auto', None"),
+    "unknown edge type": (lambda _: None, {"edge_type_weights": {("a", "b", "c"): 1.0}}, "the edge types are"),
+    "negative weight of a type": (lambda _: None, {"edge_type_weights": {WRITES: -1.0}}, "at least 0"),
+    "words for weights": (lambda _: None, {"edge_type_weights": "equal"}, "must be 'auto', None"),
     "infinite edge weight": (
         lambda data: data[WRITES].update({"edge_weight": torch.tensor([1.0, 1.0, np.inf, 1.0])}),
         {},
         "weight inf",
     ),
-    "mask per cell for all types": (lambda data: None, {"missing_mask": torch.ones(3, 1).bool()}, "several node types"),
+    "mask per cell for all types": (lambda _: None, {"missing_mask": torch.ones(3, 1).bool()}, "several node types"),
 }
 
 

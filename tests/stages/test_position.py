@@ -160,7 +160,7 @@ def test_weights_of_any_magnitude_are_safe():
 BAD = {
     "more channels than nodes": (
         lambda: pcfi.position(KARATE, 35),
-        "n_channels must be at most .* got 35 for 34 nodes",
+        "n_channels must be at most .* got 35",
     ),
     "no channels": (lambda: pcfi.position(KARATE, 0), "n_channels must be a whole number of at least 1"),
     "half a channel": (lambda: pcfi.position(KARATE, 2.5), "n_channels must be a whole number"),
@@ -197,7 +197,7 @@ def test_bad_input_gets_an_error_that_says_what_to_do(case):
 def test_memory_is_checked_before_allocation(monkeypatch):
     monkeypatch.setattr("pcfi.positions.available", lambda: 10_000_000)
     path = pcfi.prepare_graph([np.arange(99_999), np.arange(1, 100_000)])
-    with pytest.raises(pcfi.TooLargeError, match="128 position channels of 100,000 nodes need about .* only 10 MB"):
+    with pytest.raises(pcfi.TooLargeError, match=r"128 position channels of 100,000 nodes need about .* only 10 MB"):
         pcfi.position(path)
 
 

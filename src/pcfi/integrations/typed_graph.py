@@ -116,7 +116,7 @@ def _counts(name: str, start: Array, n_graphs: int) -> Array:
         return np.zeros(n_graphs, dtype=np.int64)
     if len(start) - 1 != n_graphs:
         raise GraphError(
-            f"node type {name!r} does not say which graph of the batch its {counted(int(start[-1]), 'node')} belong to: "
+            f"node type {name!r} does not say which graph of the batch its nodes belong to: "
             f"set data[{name!r}].num_nodes before the data is batched"
         )
     return np.diff(start)
