@@ -14,13 +14,14 @@ from pcfi.memory import MIN_CHECKED_BYTES, available, position_bytes, size_in_wo
 from pcfi.settings import RULES
 from pcfi.stages.position import walk_positions
 
-RELATIVE_SIZE = 1.0  # of the channels against the features, as root of the sum of variances; benchmarks/position.py
+DEFAULT_CHANNELS = 256  # one choice for all data sets, by validation accuracy: benchmarks/position.py
+RELATIVE_SIZE = 0.5  # of the channels against the features, as root of the sum of variances; likewise
 ROWS_AT_A_TIME = 2048
 
 
 def position(
     graph: GraphLike,
-    n_channels: int = 128,
+    n_channels: int = DEFAULT_CHANNELS,
     *,
     n_nodes: int | None = None,
     random_state: "int | np.random.Generator | None" = None,
@@ -28,16 +29,16 @@ def position(
 ) -> Array:
     """Channels that are alike for nodes that lie close together in the graph, for graph neural networks.
 
-    Random columns take 60 steps of a lazy random walk, x <- (x + D^-1/2 A D^-1/2 x) / 2, without the constant part of
-    each connected component. Neither features nor labels are used. A single column means nothing; what counts is how
-    alike two nodes are over all columns. `impute(..., objective="representation", position=128)` and
-    `pcfi.pyg.ImputeFeatures(position=128)` append such channels to filled features.
+    Random columns take 60 steps of a lazy random walk, x <- (x + D^-1 A x) / 2, without the constant part of each
+    connected component. Neither features nor labels are used. A single column means nothing; what counts is how alike
+    two nodes are over all columns. `impute(..., objective="representation", position=256)` and
+    `pcfi.pyg.ImputeFeatures(position=256)` append such channels to filled features.
 
     Parameters
     ----------
     graph : any graph that `impute` accepts
         Weights count. Directions do not: of two directions of an edge the larger weight is taken.
-    n_channels : int, default=128
+    n_channels : int, default=256
         Number of columns, at most the number of nodes. More columns tell positions apart more sharply.
     n_nodes : int, default=None
         Number of nodes, as in `prepare_graph`.
@@ -104,7 +105,7 @@ def graph_position(
 
 
 def sized_like(channels: Array, features: Array) -> Array:
-    """Position channels in the spread of filled features: the roots of the summed variances of both agree."""
+    """Position channels beside filled features: half as large, by the root of the summed variances of all channels."""
     spread, own = _spread(features), _spread(channels)
     size = RELATIVE_SIZE * spread / own if spread > 0 and own > 0 else 1.0
     return channels * np.float32(size) if size < np.finfo(np.float32).max else channels.astype(np.float64) * size

@@ -1,14 +1,14 @@
 """Position: a graph -> channels that are alike for nodes that lie close together, by a lazy walk of random columns.
 
-With S = D^-1/2 A D^-1/2 and a random start R (one row per node), a step is x <- (x + S x) / 2, so that t steps are
+With A the adjacency, D its degrees and R random (one row per node), the start is D^-1/2 R and a step is
+x <- (x + D^-1 A x) / 2, so that t steps give
 
-    x = ((I + S) / 2)^t R,     about exp(-t (1 - lambda) / 2) along the eigenvector of each eigenvalue lambda of S
+    x = ((I + D^-1 A) / 2)^t D^-1/2 R = D^-1/2 ((I + S) / 2)^t R,     S = D^-1/2 A D^-1/2
 
-The eigenvector of eigenvalue 1, which is the same for all graphs up to the degrees, is removed in every connected
-component. x_i x_j is on average an entry of the kernel ((I + S) / 2)^2t: what many random columns say together does not
-depend on the start, and, unlike eigenvectors, columns neither flip nor rotate when the graph changes a little.
-
-The walk is made in D^-1/2 x, where S becomes D^-1 A, row sums are 1 and weights of any magnitude are safe.
+which is about exp(-t (1 - lambda) / 2) along the eigenvector of each eigenvalue lambda of S. That of eigenvalue 1, where x
+is constant, is removed in every connected component. x_i x_j is on average an entry of the kernel
+D^-1/2 ((I + S) / 2)^2t D^-1/2: what many random columns say together does not depend on the start, and, unlike
+eigenvectors, columns neither flip nor rotate when the graph changes a little.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from pcfi.progress import progress_bar
 from pcfi.stages.diffusion.definition import needs_float64
 from pcfi.stages.solvers import FixedSteps
 
-STEPS = 60  # chosen once for all data sets by validation accuracy, benchmarks/position.py
+STEPS = 60  # one choice for all data sets, by validation accuracy: benchmarks/position.py
 MIN_SIZE = 1e-10  # root mean square after the walk, from 1 before; below, only rounding errors are left
 
 
@@ -97,7 +97,7 @@ class _Walk:
             )
         result = block if STEPS % 2 == 0 else other
         for lane in range(out.shape[1]):
-            out[:, lane] = self._without_constant(result[:, lane].astype(np.float64)) * np.sqrt(self.share)
+            out[:, lane] = self._without_constant(result[:, lane].astype(np.float64))
         return float(np.square(out, dtype=np.float64).sum())
 
     def _without_constant(self, column: Array) -> Array:
