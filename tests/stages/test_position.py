@@ -21,7 +21,7 @@ KARATE = edges_of(nx.karate_club_graph())
 
 
 def filtered(adjacency: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """D^-1/2 ((I + S) / 2)^t R by eigenvectors of S = D^-1/2 A D^-1/2 but those of eigenvalue 1, in unit mean square."""
+    """D^-1/2 ((I + S) / 2)^t R by eigenvectors of S, those of eigenvalue 1 left out, in unit mean square."""
     degree = adjacency.sum(axis=1)
     root = np.divide(1, np.sqrt(degree), out=np.zeros_like(degree), where=degree > 0)
     values, vectors = np.linalg.eigh(root[:, None] * adjacency * root)

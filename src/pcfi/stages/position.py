@@ -5,8 +5,8 @@ x <- (x + D^-1 A x) / 2, so that t steps give
 
     x = ((I + D^-1 A) / 2)^t D^-1/2 R = D^-1/2 ((I + S) / 2)^t R,     S = D^-1/2 A D^-1/2
 
-which is about exp(-t (1 - lambda) / 2) along the eigenvector of each eigenvalue lambda of S. That of eigenvalue 1, where x
-is constant, is removed in every connected component. x_i x_j is on average an entry of the kernel
+which is about exp(-t (1 - lambda) / 2) along the eigenvector of each eigenvalue lambda of S. That of eigenvalue 1,
+where x is constant, is removed in every connected component. x_i x_j is on average an entry of the kernel
 D^-1/2 ((I + S) / 2)^2t D^-1/2: what many random columns say together does not depend on the start, and, unlike
 eigenvectors, columns neither flip nor rotate when the graph changes a little.
 """
