@@ -73,7 +73,7 @@ def _is_lower(errors: Array, before: Array) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class _Fold:
+class _HiddenNodes:
     """A problem some nodes of which are hidden, and the truth at these nodes."""
 
     problem: Problem
@@ -89,7 +89,7 @@ class _Fold:
         return np.asarray(np.square(deviation).sum(axis=1) / self.known.sum(axis=1))
 
 
-def _folds(problem: Problem) -> list[_Fold]:
+def _folds(problem: Problem) -> list[_HiddenNodes]:
     """Each fold hides all known cells of a part of the nodes; the same problem gives the same folds."""
     known = np.array(known_mask(problem))
     sources = np.flatnonzero(known.any(axis=1))
@@ -100,12 +100,12 @@ def _folds(problem: Problem) -> list[_Fold]:
     return [_hide(problem, known, np.sort(part), unit) for part in parts]
 
 
-def _hide(problem: Problem, known: Array, nodes: Array, unit: Array) -> _Fold:
+def _hide(problem: Problem, known: Array, nodes: Array, unit: Array) -> _HiddenNodes:
     mask = known.copy()
     mask[nodes] = False
     values = problem.values
     hidden = replace(problem, mask=mask, channels=survey(values, mask), wrap_values=np.asarray, wrap_cells=np.asarray)
-    return _Fold(hidden, nodes, np.where(known[nodes], values[nodes], 0.0), known[nodes], unit)
+    return _HiddenNodes(hidden, nodes, np.where(known[nodes], values[nodes], 0.0), known[nodes], unit)
 
 
 def _deviations(problem: Problem, known: Array) -> Any:
