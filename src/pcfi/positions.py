@@ -10,9 +10,10 @@ from pcfi._typing import Array
 from pcfi.errors import GraphError, ParameterError, PcfiWarning, TooLargeError, UnreachableWarning, counted
 from pcfi.estimation.result import seed_of
 from pcfi.inputs.graphs import Graph, GraphLike, prepare_graph, refuse_overflow
-from pcfi.memory import MIN_CHECKED_BYTES, available, position_bytes, size_in_words
+from pcfi.memory import position_bytes
 from pcfi.settings import RULES
 from pcfi.stages.position import walk_positions
+from pcfi.system_memory import MIN_CHECKED_BYTES, available, size_in_words
 
 DEFAULT_CHANNELS = 256  # one choice for all data sets, by validation accuracy: benchmarks/position.py
 RELATIVE_SIZE = 0.5  # of the channels against the features, as root of the sum of variances; likewise
