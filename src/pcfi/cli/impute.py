@@ -20,7 +20,7 @@ from pcfi.estimation import ColumnReports
 from pcfi.files.atomic_output import Publication
 from pcfi.files.formats import STANDARD
 from pcfi.files.writing import check_columns, write_table, write_text
-from pcfi.inputs.node_tables import position_names, refuse_position_names
+from pcfi.inputs.position_columns import position_names, refuse_position_names
 from pcfi.integrations.geo import impute_best
 
 MAX_COLUMNS = 20  # in the summary

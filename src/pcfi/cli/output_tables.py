@@ -10,7 +10,7 @@ from pcfi.cli.outputs import Outputs
 from pcfi.errors import FileError, TuningWarning
 from pcfi.files.formats import Format
 from pcfi.files.geo_files import GeometryColumn
-from pcfi.inputs.node_tables import position_names
+from pcfi.inputs.position_columns import position_names
 
 CONFIDENCE = "_confidence"
 FILLED, LOW, HIGH, ERROR = "_filled", "_low", "_high", "_error"

@@ -1,7 +1,7 @@
 """Node tables <-> arrays: columns -> channels, and filled channels -> the same table, in the library it came from."""
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -23,6 +23,7 @@ from pcfi.inputs.columns import (
 from pcfi.inputs.edge_frames import column_of_ends, kind_of_ends, open_edges, read_edges, unused_weight_column
 from pcfi.inputs.graphs import is_networkx, networkx_adjacency
 from pcfi.inputs.ids import ROWS_IN_SAMPLE, Ids, is_frame, kind_of, kinds_of, locate, narwhals, open_frame
+from pcfi.inputs.position_columns import position_names, refuse_position_names
 from pcfi.inputs.spatial_weights import ends_in_rows, is_spatial_weights, names_of_nodes, names_rows
 
 MAX_CATEGORIES = 1000  # each becomes a channel; more of them are names, not categories
@@ -273,20 +274,6 @@ class NodeTable:
     @staticmethod
     def _new(frame: Any, name: str, values: Array) -> Any:
         return narwhals().new_series(name, np.ascontiguousarray(values), backend=frame.implementation)
-
-
-def position_names(n_channels: int) -> list[str]:
-    """Names of the columns of position channels."""
-    return [f"position_{number}" for number in range(1, n_channels + 1)]
-
-
-def refuse_position_names(names: Sequence[str], columns: Iterable[str]) -> None:
-    """Raise if the table has columns of these names already."""
-    taken = sorted(set(names) & set(columns))
-    if taken:
-        raise FeatureError(
-            f"the node table has a column {taken[0]!r} already, which is the name of a position channel: rename it"
-        )
 
 
 def _whole(values: Array, series: Any) -> Array:
