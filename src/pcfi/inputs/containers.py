@@ -14,6 +14,7 @@ from pcfi.inputs.columns import refuse_long_integers
 from pcfi.inputs.graphs import GraphLike
 from pcfi.inputs.ids import is_frame
 from pcfi.inputs.node_tables import NodeTable, read_table
+from pcfi.inputs.position_columns import append_to_table
 
 Wrap = Callable[[Array], Any]
 
@@ -94,7 +95,7 @@ def _read_table(table: NodeTable, known: Any) -> Container:
         known=mask,
         wrap_values=partial(table.wrap_values, known=mask),
         wrap_cells=table.wrap_cells,
-        append=table.append,
+        append=append_to_table,
         number_nodes=table.number_nodes,
         first_channels=table.first_channels(),
         categorical=table.categorical(),

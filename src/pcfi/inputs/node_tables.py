@@ -23,7 +23,6 @@ from pcfi.inputs.columns import (
 from pcfi.inputs.edge_frames import column_of_ends, kind_of_ends, open_edges, read_edges, unused_weight_column
 from pcfi.inputs.graphs import is_networkx, networkx_adjacency
 from pcfi.inputs.ids import ROWS_IN_SAMPLE, Ids, is_frame, kind_of, kinds_of, locate, narwhals, open_frame
-from pcfi.inputs.position_columns import position_names, refuse_position_names
 from pcfi.inputs.spatial_weights import ends_in_rows, is_spatial_weights, names_of_nodes, names_rows
 
 MAX_CATEGORIES = 1000  # each becomes a channel; more of them are names, not categories
@@ -262,14 +261,6 @@ class NodeTable:
         shares = [self._new(frame, label, part) for label, part in zip(labels, cells.T, strict=True)]
         table = frame.select(chosen.name).with_columns(*shares)
         return table.select(*labels).to_native()
-
-    def append(self, table: Any, channels: Array) -> Any:
-        """A table like this one, with position channels as further columns: position_1, position_2, ..."""
-        frame = narwhals().from_native(table, eager_only=True)
-        names = position_names(channels.shape[1])
-        refuse_position_names(names, frame.columns)
-        columns = zip(names, channels.T, strict=True)
-        return frame.with_columns(*(self._new(frame, name, column) for name, column in columns)).to_native()
 
     @staticmethod
     def _new(frame: Any, name: str, values: Array) -> Any:
