@@ -9,7 +9,7 @@ import numpy as np
 from pcfi._typing import Array
 from pcfi.errors import GraphError, ParameterError, PcfiWarning, TooLargeError, UnreachableWarning, counted
 from pcfi.estimation.result import seed_of
-from pcfi.inputs.graphs import Graph, GraphLike, prepare_graph, refuse_overflow
+from pcfi.inputs.graphs import Graph, GraphLike, prepare_graph
 from pcfi.memory import position_bytes
 from pcfi.settings import RULES
 from pcfi.stages.position import walk_positions
@@ -96,9 +96,9 @@ def graph_position(
             parameter=parameter,
         )
     _refuse_if_too_large(graph, n_channels)
-    refuse_overflow(graph.undirected.degree)
-    channels = walk_positions(graph.undirected, n_channels, seed_of(random_state), progress=progress)
-    isolated = (np.diff(graph.undirected.indptr) == 0)[nodes]
+    both_ways = prepare_graph(graph.matrix().T) if graph.directed else graph
+    channels = walk_positions(both_ways, n_channels, seed_of(random_state), progress=progress)
+    isolated = (np.diff(both_ways.indptr) == 0)[nodes]
     if not isolated.any():
         return channels, []
     text = f"{isolated.sum():,} of {counted(len(isolated), 'node')} have no edges: their position is 0"

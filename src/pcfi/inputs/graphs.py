@@ -84,11 +84,6 @@ class Graph:
         flipped = _as_csr(self.matrix().T)
         return flipped.indptr.astype(np.int64), flipped.indices.astype(np.int32)
 
-    @cached_property
-    def undirected(self) -> "Graph":
-        """The graph with every edge in both directions, the larger weight of the two."""
-        return _from_matrix(_as_csr(self.matrix().maximum(self.matrix().T)), directed=False) if self.directed else self
-
     def weights_as(self, dtype: npt.DTypeLike) -> Array:
         """Weights in `dtype`; an empty array stands for "all are 1"."""
         key = np.dtype(dtype).name
@@ -196,20 +191,16 @@ def _build(source: Array, target: Array, weights: Array | None, n_nodes: int, di
     flow.eliminate_zeros()
     if not directed:
         flow = _as_csr(flow.maximum(flow.T))
-    built = _from_matrix(flow, directed=directed)
-    refuse_overflow(built.degree)
-    return built
-
-
-def _from_matrix(flow: Any, *, directed: bool) -> Graph:
     uniform = bool(np.all(flow.data == 1.0))
-    return Graph(
-        n_nodes=flow.shape[0],
+    built = Graph(
+        n_nodes=n_nodes,
         indptr=flow.indptr.astype(np.int64),
         indices=flow.indices.astype(np.int32, copy=False),
         weights=None if uniform else flow.data,
         directed=directed,
     )
+    refuse_overflow(built.degree)
+    return built
 
 
 def refuse_overflow(degree: Array, first: int = 0) -> None:
