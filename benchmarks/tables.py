@@ -55,6 +55,9 @@ QUESTIONS = {
     "30 % of the cells missing)",
     "degrees": "Do values grow with the degree, and what is gained by dividing them by a power of it? (RMSE, 90 % of "
     "the nodes missing, alpha 0.9, what is kept at each number of hops fits the truth best)",
+    "position": "Representation: label-free inputs of a GCN at 99.5 % missing, scores (%), also less "
+    "those of the filled features alone on the same splits",
+    "position_cost": "Position channels of large graphs: time, and memory taken and announced",
     "representation": "Representation: accuracy of a GCN with what `auto` chooses, against the paper's parameters",
 }
 

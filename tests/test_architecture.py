@@ -44,6 +44,7 @@ PUBLIC = {
     "UntilSettled",
     "evaluate",
     "impute",
+    "position",
     "prepare_graph",
     "tune",
 }

@@ -31,6 +31,7 @@ from pcfi.evaluation import Evaluation, evaluate
 from pcfi.imputation import impute
 from pcfi.inputs.graphs import Graph, prepare_graph
 from pcfi.inputs.knn import knn_graph
+from pcfi.positions import position
 from pcfi.result import Imputation
 from pcfi.stages.hops import UNREACHABLE
 from pcfi.stages.solvers import FixedSteps, UntilSettled
@@ -72,6 +73,7 @@ __all__ = [
     "evaluate",
     "impute",
     "knn_graph",
+    "position",
     "prepare_graph",
     "tune",
 ]

@@ -14,13 +14,22 @@ from pcfi.estimation import Resolved, resolve
 from pcfi.estimation.column_reports import column_names
 from pcfi.estimation.graph_origin import MIN_SHARE, share_of_similar_rows
 from pcfi.estimation.resolution import on_host
+from pcfi.estimation.result import seed_of
 from pcfi.inputs import tensors
 from pcfi.inputs.columns import shortened
 from pcfi.inputs.graphs import GraphLike
 from pcfi.inputs.problem import Problem, read_problem
 from pcfi.memory import refuse_if_too_large
 from pcfi.pipeline import Filled, fill, propagation_of
-from pcfi.pipeline.policies import check_policies, has_converged, refuse_non_finite, status_of, usual_warnings
+from pcfi.pipeline.policies import (
+    check_policies,
+    count_unreachable,
+    has_converged,
+    refuse_non_finite,
+    status_of,
+    usual_warnings,
+)
+from pcfi.positions import graph_position, sized_like
 from pcfi.progress import compile_notice
 from pcfi.result import CellInfo, Imputation
 from pcfi.settings import Settings
@@ -42,7 +51,8 @@ def impute(
     solver: Solver = UntilSettled(),  # noqa: B008  a frozen value
     known: Any = None,
     standardize: bool | None = None,
-    center: bool | str | None = None,
+    center: bool | str = False,
+    position: int = 0,
     unreachable: str = "mean",
     directed: bool = False,
     self_loops: bool = True,
@@ -86,10 +96,12 @@ def impute(
     standardize : bool, default=None
         Whether stage 2 works in units of the channels' standard deviations, so that their scales do not matter. None
         means True for values, and False, as in the paper, for a representation.
-    center : bool or "auto", default=None
-        Whether the channels' means are subtracted in `representation`, which helps networks where means are large.
-        "auto" decides by their size. None is "auto" for a representation with alpha or beta "auto", else False. Used
-        for a representation only.
+    center : bool or "auto", default=False
+        Whether the channels' means are subtracted in `representation`, from known cells too. "auto" decides by their
+        size. Used for a representation only.
+    position : int, default=0
+        Number of position channels that are appended in `representation`: they say where a node lies in the graph,
+        which helps networks, see `pcfi.position`. `values` never hold them. For a representation only.
     unreachable : {"mean", "zero", "nan", "error"}, default="mean"
         Value of missing cells that no source can reach: the mean of the channel's known values (0 if it has none;
         shrunk like all means for values), 0, NaN, or an error instead of a result.
@@ -136,6 +148,7 @@ def impute(
         progress=progress,
         objective=objective,
         center=center,
+        position=position,
         random_state=random_state,
     )
     problem = read_problem(features, graph, known, directed=settings.directed)
@@ -160,7 +173,23 @@ def complete(problem: Problem, settings: Settings, bounds: Array | None = None) 
         refuse_non_finite(*backend_for(at_home).channel_ranges(filled.values), at_home)
         if on_device:
             filled = replace(filled, values=tensors.beside(problem.values, filled.values).to(problem.values.dtype))
-    return _report(problem, resolved, filled)
+    result, notices = _report(problem, resolved, filled)
+    return _with_position(problem, settings, result, notices) if settings.position else (result, notices)
+
+
+def _with_position(
+    problem: Problem, settings: Settings, result: Imputation, notices: list[PcfiWarning]
+) -> tuple[Imputation, list[PcfiWarning]]:
+    """The result with its position channels."""
+    seed = seed_of(settings.random_state)
+    nodes = slice(None) if problem.counted_nodes is None else problem.counted_nodes
+    channels, more = graph_position(
+        problem.graph, settings.position, seed, "position", nodes, progress=settings.progress
+    )
+    filled = result.cells.filled
+    features = (filled if isinstance(filled, np.ndarray) else tensors.to_array(filled, "values"))[nodes]
+    parameters = result.parameters | {"random_state": seed}
+    return replace(result, position=sized_like(channels, features), parameters=parameters), [*notices, *more]
 
 
 def _report(problem: Problem, resolved: Resolved, filled: Filled) -> tuple[Imputation, list[PcfiWarning]]:
@@ -169,9 +198,9 @@ def _report(problem: Problem, resolved: Resolved, filled: Filled) -> tuple[Imput
     outcome = filled.outcome or DiffusionOutcome()
     empty = (problem.channels.n_known == 0) & (settings.method != "zero") & (problem.n_missing > 0)
     if hops is not None:
-        n_unreachable = hops.unreachable_cells(problem.first_channels)
+        n_unreachable = count_unreachable(hops, problem)
     else:
-        n_unreachable = int(empty[problem.first_channels].sum()) * len(problem.values)
+        n_unreachable = int(empty[problem.first_channels].sum()) * problem.n_counted
     notices = usual_warnings(problem, settings, status, converged=converged, n_unreachable=n_unreachable)
     if tuning is not None and tuning.note and problem.n_missing:
         notices.append(
@@ -191,16 +220,18 @@ def _report(problem: Problem, resolved: Resolved, filled: Filled) -> tuple[Imput
         converged=converged,
         n_missing=problem.n_missing,
         n_unreachable=n_unreachable,
-        shape=(len(problem.values), len(empty[problem.first_channels])),
+        shape=(problem.n_counted, len(empty[problem.first_channels])),
         column_names=problem.column_names,
         tuning=tuning,
         center=backend_for(problem).channel_means(filled.values) if settings.center else None,
+        position=None,
         cells=CellInfo(
             filled=filled.values,
             hops=hops,
             empty_channels=empty,
             dtype=problem.dtype,
             wrap=problem.wrap_cells,
+            append=problem.append,
             first_channels=problem.first_channels,
             categorical=problem.categorical,
             columns=problem.columns,
@@ -232,7 +263,7 @@ def _parameters(settings: Settings) -> dict[str, Any]:
     """Options of `impute` that give the same result."""
     options = {name: value for name, value in vars(settings).items() if name != "progress"}
     if settings.method != "pcfi":
-        options |= {"alpha": "auto", "beta": "auto", "standardize": None, "center": None}
+        options |= {"alpha": "auto", "beta": "auto", "standardize": None, "center": False}
     return options
 
 

@@ -135,6 +135,18 @@ def propagation_bytes(size: ProblemSize, n_sums: int) -> int:
     return n_sums * 8 * size.n_propagating**2 if size.n_propagating > 1 else 0
 
 
+def position_bytes(graph: Graph, n_channels: int) -> int:
+    """Bytes of `n_channels` position channels: what is returned, blocks of each thread, facts about nodes and edges."""
+    from pcfi._kernels.blocks import MAX_CACHED_BLOCK_BYTES
+    from pcfi._kernels.threads import thread_count
+    from pcfi._kernels.vectors import ROW_BYTES
+
+    n, block = graph.n_nodes, graph.n_nodes * ROW_BYTES
+    at_once = 1 if block >= MAX_CACHED_BLOCK_BYTES else min(thread_count(), -(-n_channels * 4 // ROW_BYTES))
+    entries = 24 * len(graph.indices) * (2 if graph.directed else 1)  # edges as scipy wants them for components
+    return 4 * n * n_channels + at_once * (2 * block + 32 * n) + 48 * n + entries
+
+
 @dataclass(frozen=True)
 class MemoryEstimate:
     """Bytes that an imputation in memory allocates: what it returns, and what it works in besides."""

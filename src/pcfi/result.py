@@ -35,6 +35,8 @@ class CellInfo:
         Of the values.
     wrap : callable
         Puts a table of the shape of `filled` into the caller's container.
+    append : callable
+        Puts position channels behind a result in the caller's container.
     first_channels, categorical : index of channels
         As in `Problem`.
     columns : ndarray of int
@@ -51,6 +53,7 @@ class CellInfo:
     empty_channels: Array
     dtype: npt.DTypeLike
     wrap: Callable[[Any], Any]
+    append: Callable[[Any, Array], Any]
     first_channels: Any
     categorical: Any
     columns: Array
@@ -130,6 +133,8 @@ class Imputation:
         What "auto" chose, and the evidence.
     center : ndarray or None
         Mean of each channel, subtracted in `representation`; None if nothing is subtracted.
+    position : ndarray or None
+        Position channels, in the spread of the features; None if none were asked for.
     cells : CellInfo
         Facts about every cell, before they are put into the caller's container.
     parameters : dict
@@ -151,6 +156,7 @@ class Imputation:
     column_names: tuple[str, ...]
     tuning: Tuning | None
     center: Array | None
+    position: Array | None
     cells: CellInfo
     parameters: dict[str, Any]
 
@@ -176,10 +182,15 @@ class Imputation:
 
     @cached_property
     def representation(self) -> Any:
-        """Features to train a network on: the values, with `center` subtracted if it is not None."""
-        if self.center is None:
-            return self.values
-        filled, center = self.cells.filled, self.center.astype(self.cells.dtype)
+        """Features to train a network on: the values less `center`, then the `position` channels, if there are any.
+
+        In a table, position channels are the columns position_1, position_2, ...
+        """
+        features = self.values if self.center is None else self._centred(self.center)
+        return features if self.position is None else self.cells.append(features, self.position)
+
+    def _centred(self, center: Array) -> Any:
+        filled, center = self.cells.filled, center.astype(self.cells.dtype)
         is_array = isinstance(filled, np.ndarray)
         return self.cells.wrap(filled - (center if is_array else tensors.beside(filled, center)))
 
@@ -257,6 +268,8 @@ class Imputation:
         if self.alpha is not None:
             facts.append(("parameters", f"alpha={self.alpha:g}, beta={self.beta:.3g}"))
             facts.append(("objective", f"{self.objective}" + (", centred" if self.center is not None else "")))
+        if self.position is not None:
+            facts.append(("position", counted(self.position.shape[1], "channel")))
         if self.n_unreachable:
             facts.append(("unreachable", counted(self.n_unreachable, "cell")))
         return [*facts, ("status", self.status)]

@@ -67,8 +67,11 @@ def _none_or(rule: Rule) -> Rule:
 
 
 def _is_seed(value: object) -> bool:
-    is_count = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0
-    return is_count or isinstance(value, np.random.Generator)
+    return _is_count(value) or isinstance(value, np.random.Generator)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0
 
 
 _FLAG = Rule("True or False", lambda value: isinstance(value, bool | np.bool_), bool)
@@ -78,7 +81,12 @@ RULES = {
     "alpha": _auto_or(Rule("a number greater than 0 and at most 1", _number(lambda alpha: 0 < alpha <= 1), float)),
     "beta": _auto_or(Rule("a finite number of at least 0", _number(lambda beta: 0 <= beta < math.inf), float)),
     "objective": _one_of(*OBJECTIVES),
-    "center": _none_or(_auto_or(_FLAG)),
+    "center": Rule(
+        "True, False or 'auto'",
+        lambda value: value is None or _auto_or(_FLAG).accepts(value),
+        lambda value: value if value == "auto" else bool(value),  # None is False
+    ),
+    "position": Rule("a whole number of channels, 0 for none", _is_count, int),
     "random_state": _none_or(Rule("a whole number of at least 0, a numpy Generator", _is_seed)),
     "solver": Rule(
         "pcfi.FixedSteps(...) or pcfi.UntilSettled(...)", lambda value: isinstance(value, FixedSteps | UntilSettled)
@@ -108,7 +116,8 @@ class Settings:
     self_loops: bool = True
     progress: bool = False
     objective: str = "values"
-    center: Any = None
+    center: Any = False
+    position: int = 0
     random_state: Any = None
 
     @property
@@ -122,3 +131,9 @@ class Settings:
             if not rule.accepts(value):
                 raise ParameterError(f"must be {rule.allowed}, got {value!r}", parameter=field.name)
             object.__setattr__(self, field.name, rule.store(value))
+        if self.position and self.method in ("pcfi", "auto") and self.objective == "values":
+            raise ParameterError(
+                f"channels belong to a representation, never to values, got {self.position}",
+                parameter="position",
+                remedy="choose {objective='representation'}, or call pcfi.position",
+            )

@@ -30,6 +30,8 @@ def test_every_system_answers_its_tasks(name, task, missing):
     short = {} if name == "lp" else {"epochs": 15}
     if name == "srmgcnn":
         short |= {"completion_steps": 10, "tuning_steps": 2}
+    if name == "pcfi-position":
+        short |= {"position": 20}
     run_input = small_run_input(name, missing, 0.5, task, **short)
     before = run_input.zero_filled.copy()
     output = system(name)(run_input)
@@ -260,3 +262,31 @@ def test_scaled_laplacian_has_its_eigenvalues_between_minus_one_and_one():
     values = np.linalg.eigvalsh(srmgcnn.scaled_laplacian(graph).factors[0].toarray())
     assert values.min() == pytest.approx(-1, abs=1e-5)
     assert values.max() <= 1 + 1e-5
+
+
+def test_label_free_systems_are_the_transform():
+    from torch_geometric.data import Data
+
+    from pcfi.experiments.systems.representations import represent
+    from pcfi.pyg import ImputeFeatures
+
+    run_input = small_run_input("pcfi-position", rate=0.8, position=16)
+    data = Data(x=torch.tensor(run_input.features), edge_index=torch.tensor(run_input.edges))
+    features, position = represent(run_input, 16)
+    expected = ImputeFeatures(position=16)(data).x.numpy()
+    assert np.array_equal(np.concatenate([features, position], axis=1), expected)
+    assert np.array_equal(represent(run_input, 0)[0], ImputeFeatures()(data).x.numpy())
+
+
+def test_a_first_layer_beside_another_equals_one_layer():
+    from pcfi.experiments.systems.representations import first_layer_beside, represent
+    from pcfi.experiments.training.tasks import first_layer_on_features
+
+    run_input = small_run_input("pcfi-position", rate=0.8)
+    features, position = represent(run_input, 16)
+    both = np.concatenate([features, position], axis=1)
+    layers = [
+        make(8, torch.Generator().manual_seed(0))()
+        for make in (first_layer_beside(run_input, features, position), first_layer_on_features(run_input, both))
+    ]
+    torch.testing.assert_close(*layers, atol=1e-5, rtol=0)

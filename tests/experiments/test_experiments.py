@@ -58,7 +58,7 @@ def test_every_experiment_has_valid_runs_each_once(name):
 
 def test_table1_asks_for_what_the_paper_ran():
     (table,) = find_experiments("table1")
-    assert len(table.cells) == 5 * 2 * 10
+    assert len(table.cells) == 5 * 2 * 12
     pcfi = cell_of("table1", "PCFI", dataset="Cora", missing="structural")
     assert [run.seed for run in pcfi.runs] == list(range(10))
     assert dict(pcfi.runs[0].parameters) == {"alpha": 0.9, "beta": 1.0}

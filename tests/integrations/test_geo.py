@@ -31,7 +31,7 @@ def squares(n_columns=3, n_rows=3, **columns):
 
 
 def pairs(graph):
-    matrix = graph._matrix().tocoo()
+    matrix = graph.matrix().tocoo()
     return {(int(a), int(b)) for a, b in zip(*matrix.coords, strict=True) if a < b}
 
 

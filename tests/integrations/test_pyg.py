@@ -183,18 +183,21 @@ def hetero() -> HeteroData:
     return data
 
 
-def test_each_type_of_nodes_is_filled_along_its_own_edges():
+@pytest.mark.usefixtures("quiet")
+def test_each_type_of_nodes_is_filled_along_edges_of_all_types():
     data = hetero()
-    message = "node type 'author': 1 of 1 missing cells cannot be reached"
-    with pytest.warns(pcfi.UnreachableWarning, match=message):
-        filled = ImputeFeatures(add_confidence=True, alpha=0.5, beta=0.1)(data)
-    edges = torch.cat([EDGES, torch.tensor([[0], [4]])], dim=1)
-    expected = pcfi.impute(
-        X, (edges, torch.tensor([1.0, 1, 1, 1, 1, 2.5])), alpha=0.5, beta=0.1, objective="representation"
-    )
-    assert torch.equal(filled["paper"].x, expected.values)
-    assert filled["author"].x.tolist() == [[1.0], [2.0], [3.0]]
-    assert filled["author"].confidence.tolist() == [[1.0], [0.0], [1.0]]
+    filled = ImputeFeatures(add_confidence=True, alpha=0.5, beta=0.1)(data)
+    # authors 0, 1 and 2 are nodes 5, 6 and 7
+    edges = torch.cat([EDGES, torch.tensor([[0, 5, 6], [4, 0, 1]])], dim=1)
+    weights = torch.tensor([1.0, 1, 1, 1, 1, 2.5, 1, 1])
+    options = {"alpha": 0.5, "beta": 0.1, "objective": "representation"}
+    papers = pcfi.impute(torch.cat([X, torch.full((3, 3), NAN)]), (edges, weights), **options)
+    assert torch.equal(filled["paper"].x, papers.values[:5])
+    authors = torch.cat([torch.full((5, 1), NAN), data["author"].x])
+    authors = pcfi.impute(authors, (edges, weights), **options)
+    assert torch.equal(filled["author"].x, authors.values[5:])
+    assert filled["author"].x.tolist() == [[1.0], [1.0], [3.0]]  # author 1 hangs on author 0, by two papers
+    assert filled["author"].confidence.tolist() == [[1.0], [0.125], [1.0]]
     assert "x" not in filled["venue"]
     assert data["author"].x.isnan().any()
 

@@ -21,7 +21,7 @@ def grid_edges():
 def spatial_walks(n_times=300, seed=0, noise=0.1):
     """Random walks whose steps are neighbours' means of noise: neighbours move alike."""
     rng = np.random.default_rng(seed)
-    adjacency = pcfi.prepare_graph(grid_edges())._matrix().toarray()
+    adjacency = pcfi.prepare_graph(grid_edges()).matrix().toarray()
     smoother = np.linalg.inv(np.eye(len(adjacency)) + 3 * (np.diag(adjacency.sum(axis=1)) - adjacency))
     steps = smoother @ rng.standard_normal((len(adjacency), n_times))
     return (np.cumsum(steps, axis=1) + noise * rng.standard_normal(steps.shape)).T

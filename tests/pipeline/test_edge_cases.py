@@ -55,7 +55,7 @@ def test_two_cliques_and_a_path_between_them_settle_where_a_direct_solve_does():
     features[0], features[-1] = 0, 1
     result = pcfi.impute(features, edges, alpha=0.9, beta=0.1, objective="representation")
     graph = pcfi.prepare_graph(edges)
-    flow = graph._matrix().toarray()
+    flow = graph.matrix().toarray()
     matrix = reference.confidence_matrix(flow, result.hops[:, 0], 0.9)
     known = ~np.isnan(features[:, 0])
     exact = reference.steady_state(matrix, features[:, 0], known, np.ones(len(features), bool))

@@ -150,7 +150,7 @@ def test_a_chain_of_cliques_is_swept_to_the_end():
     features[0], features[-1] = [0.0, 1.0], [1.0, 0.5]
     result = device_tensor(features, edges, alpha=0.1, beta=0)
     assert result.converged
-    flow = pcfi.prepare_graph(edges)._matrix().toarray()
+    flow = pcfi.prepare_graph(edges).matrix().toarray()
     matrix = reference.confidence_matrix(flow, result.hops[:, 0], 0.1)
     known = ~np.isnan(features[:, 0])
     exact = reference.steady_state(matrix, features[:, 0].astype(float), known, np.ones(len(features), bool))

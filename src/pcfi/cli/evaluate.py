@@ -17,7 +17,8 @@ from pcfi.evaluation.result import describe_hidden
 from pcfi.settings import METHODS
 
 MAX_HOP_COLUMNS = 6
-NOT_SHARED = ("method", "unreachable", "directed", "random_state")  # parameters of `impute` that `evaluate` sets itself
+# parameters of `impute` that `evaluate` sets itself, or that do not change values
+NOT_SHARED = ("method", "unreachable", "directed", "random_state", "position")
 
 
 @dataclass(frozen=True)

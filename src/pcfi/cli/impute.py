@@ -20,6 +20,7 @@ from pcfi.estimation import ColumnReports
 from pcfi.files.atomic_output import Publication
 from pcfi.files.formats import STANDARD
 from pcfi.files.writing import check_columns, write_table, write_text
+from pcfi.inputs.position_columns import position_names, refuse_position_names
 from pcfi.integrations.geo import impute_best
 
 MAX_COLUMNS = 20  # in the summary
@@ -41,7 +42,10 @@ class Request:
     def parameters(self) -> dict[str, Any]:
         """The parameters of `pcfi.impute` that were given."""
         return self.estimation.parameters(
-            method=self.filling.method, unreachable=self.filling.unreachable, directed=self.columns.directed
+            method=self.filling.method,
+            unreachable=self.filling.unreachable,
+            directed=self.columns.directed,
+            position=self.filling.position,
         )
 
 
@@ -89,6 +93,7 @@ def _fill_in_memory(session: Session, request: Request) -> Completed:
     loaded = _load(session, request)
     if outputs.values:
         check_columns(loaded.nodes.table.schema, outputs.values, formats["values"])
+    refuse_position_names(position_names(request.filling.position or 0), loaded.nodes.table.column_names)
     with session.stage("impute"):
         graphs = loaded.candidates or (loaded.graph,)
         result = impute_best(loaded.table, graphs, **parameters, progress=session.progress)
@@ -132,7 +137,12 @@ def _fill_files_on_disk(session: Session, request: Request, paths: tuple[str, st
     from pcfi.cli.outofcore import Budget, stream
 
     filling, outputs = request.filling, request.output.outputs()
-    others = {"--evaluate": filling.evaluate, "--round": filling.round, "--threads": request.running.threads}
+    others = {
+        "--evaluate": filling.evaluate,
+        "--round": filling.round,
+        "--position": filling.position,
+        "--threads": request.running.threads,
+    }
     result = stream(
         session,
         paths,

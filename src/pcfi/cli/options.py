@@ -153,6 +153,12 @@ class FillingOptions:
         f"Value of a cell that no known value can reach: {', '.join(UNREACHABLE_POLICIES)}. Default: "
         f"{DEFAULTS['unreachable']}.",
     )
+    position: int | None = filling_option(
+        "--position",
+        "NUMBER",
+        "Add this many columns position_1, position_2, ... that say where a node lies in the graph, for a neural "
+        "network; with --objective representation.",
+    )
     round: bool = column_option("--round", None, "Round filled cells of integer columns.", default=False)
     evaluate: bool = filling_option(
         "--evaluate", None, "Measure the error on hidden known cells, and show it in the report.", default=False

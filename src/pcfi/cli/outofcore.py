@@ -20,6 +20,7 @@ INSTEAD = {
     "--facts": "leave it out, or use --json",
     "--evaluate": "use pcfi evaluate on fewer columns",
     "--round": "round the output",
+    "--position": "call pcfi.position on the graph, which needs it in memory",
     "--objective values": "leave it out: values need the table in memory; a budget gives the paper's representation",
     "--threads": "workers have threads of their own, dask worker --nthreads",
 }

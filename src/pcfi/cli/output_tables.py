@@ -10,6 +10,7 @@ from pcfi.cli.outputs import Outputs
 from pcfi.errors import FileError, TuningWarning
 from pcfi.files.formats import Format
 from pcfi.files.geo_files import GeometryColumn
+from pcfi.inputs.position_columns import position_names
 
 CONFIDENCE = "_confidence"
 FILLED, LOW, HIGH, ERROR = "_filled", "_low", "_high", "_error"
@@ -19,9 +20,9 @@ def tables_of(loaded: Loaded, result: Any, outputs: Outputs) -> dict[str, Any]:
     """The requested tables, by their content: values, confidence, hops, intervals."""
     channels = [column.name for column in loaded.table.columns]
     ids_and_channels = [name for name in result.values.column_names if name in {loaded.nodes.id, *channels}]
-    tables = {"values": result.values}
+    tables = {"values": result.values if result.position is None else result.representation}
     if loaded.nodes.geometry is not None:
-        tables["values"] = _with_map_columns(loaded, result, outputs.coverage)
+        tables["values"] = _with_map_columns(loaded, tables["values"], result, outputs.coverage)
     if result.confidence is not None:
         if outputs.confidence_columns:
             tables["values"] = _with_confidence(tables["values"], result, channels)
@@ -54,8 +55,9 @@ def fitting(what: str, table: Any, form: Format, loaded: Loaded) -> Any:
         return loaded.nodes.typed(table)
     if loaded.nodes.categorical:
         raise FileError(f"a file .{form.name} holds numbers only: write categories to .parquet or .csv")
-    channels = [name for name in table.column_names if name.removesuffix(CONFIDENCE) in loaded.names]
-    return table.select(channels)
+    added = set(position_names(table.num_columns)).difference(loaded.nodes.table.column_names)
+    names = added.union(loaded.names)
+    return table.select([name for name in table.column_names if name.removesuffix(CONFIDENCE) in names])
 
 
 def _as_written(what: str, table: Any, loaded: Loaded) -> Any:
@@ -93,12 +95,11 @@ def _with_confidence(table: Any, result: Any, channels: Sequence[str]) -> Any:
     return table
 
 
-def _with_map_columns(loaded: Loaded, result: Any, coverage: float) -> Any:
+def _with_map_columns(loaded: Loaded, table: Any, result: Any, coverage: float) -> Any:
     """The filled table of a map: each column that had missing cells, whether a cell was filled, and its interval."""
     import pyarrow as pa
 
     low, high = (None, None) if result.expected_error is None else result.interval(coverage)
-    table = result.values
     for column in loaded.table.columns:
         if not column.missing.any():
             continue

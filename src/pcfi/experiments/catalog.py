@@ -148,6 +148,10 @@ SYSTEMS: dict[str, SystemSpec] = {
             **_DIFFUSION,
         },
     ),
+    "pcfi-auto": SystemSpec("PCFI, label-free default", "representations"),
+    "pcfi-position": SystemSpec(
+        "PCFI, label-free, with position", "representations", parameters={"position": Parameter(256, _count(1))}
+    ),
     "full": SystemSpec("Full features", "imputers", parameters=_CENTER),
 }
 

@@ -14,12 +14,18 @@ from pcfi.inputs.columns import refuse_long_integers
 from pcfi.inputs.graphs import GraphLike
 from pcfi.inputs.ids import is_frame
 from pcfi.inputs.node_tables import NodeTable, read_table
+from pcfi.inputs.position_columns import append_to_table
 
 Wrap = Callable[[Array], Any]
 
 
 def _as_it_is(value: Any) -> Any:
     return value
+
+
+def append_columns(values: Array, channels: Array) -> Array:
+    """An array with further channels behind its own, in its dtype."""
+    return np.concatenate([values, channels.astype(values.dtype)], axis=1)
 
 
 def default_channel_name(channel: int) -> str:
@@ -41,6 +47,9 @@ class Container:
     wrap_cells : callable
         Another table of the same shape (confidence, hops, a mask) -> what the caller gets. Kept by the result, so it
         can be pickled.
+    append : callable
+        A result of this container, and an array of position channels -> both in one, named if columns have names.
+        Can be pickled, too.
     number_nodes : callable
         A graph that names nodes as the container does -> one that names rows.
     first_channels : index of channels
@@ -59,6 +68,7 @@ class Container:
     known: Any = None
     wrap_values: Wrap = _as_it_is
     wrap_cells: Wrap = _as_it_is
+    append: Callable[[Any, Array], Any] = append_columns
     number_nodes: Callable[[GraphLike], GraphLike] = _as_it_is
     first_channels: Any = field(default_factory=lambda: slice(None))
     categorical: Any = field(default_factory=lambda: slice(0))
@@ -85,6 +95,7 @@ def _read_table(table: NodeTable, known: Any) -> Container:
         known=mask,
         wrap_values=partial(table.wrap_values, known=mask),
         wrap_cells=table.wrap_cells,
+        append=append_to_table,
         number_nodes=table.number_nodes,
         first_channels=table.first_channels(),
         categorical=table.categorical(),
@@ -98,7 +109,7 @@ def _read_tensor(features: Any, known: Any) -> Container:
     if str(features.dtype) == "torch.int64" and features.numel():
         refuse_long_integers(features.min(), features.max(), "features")
     array, back = tensors.read_features(features)
-    return Container(array=array, known=known, wrap_values=back.values, wrap_cells=back.table)
+    return Container(array=array, known=known, wrap_values=back.values, wrap_cells=back.table, append=back.append)
 
 
 def _read_array(features: Any, known: Any) -> Container:

@@ -81,7 +81,7 @@ class Graph:
         """`indptr` and `indices` of the out-neighbours."""
         if not self.directed:
             return self.indptr, self.indices
-        flipped = _as_csr(self._matrix().T)
+        flipped = _as_csr(self.matrix().T)
         return flipped.indptr.astype(np.int64), flipped.indices.astype(np.int32)
 
     def weights_as(self, dtype: npt.DTypeLike) -> Array:
@@ -92,7 +92,8 @@ class Graph:
             self._cast[key] = weights.astype(dtype, copy=False)
         return self._cast[key]
 
-    def _matrix(self) -> Any:
+    def matrix(self) -> Any:
+        """The weights as a scipy sparse matrix: row i has what flows into node i."""
         from scipy import sparse
 
         data = np.ones(len(self.indices)) if self.weights is None else self.weights

@@ -9,7 +9,7 @@ import numpy as np
 from pcfi._typing import Array, ArrayOrTensor
 from pcfi.errors import DivergenceError, FeatureError, ParameterError, UnsupportedTypeError, counted
 from pcfi.inputs import tensors
-from pcfi.inputs.containers import Container, Wrap, default_channel_name, open_container
+from pcfi.inputs.containers import Container, Wrap, append_columns, default_channel_name, open_container
 from pcfi.inputs.graphs import Graph, GraphLike, is_graph, read_graph
 from pcfi.inputs.knn import knn_graph
 from pcfi.system_memory import refuse_allocation
@@ -79,6 +79,10 @@ class Problem:
         Turns a filled array into what the caller gets.
     wrap_cells : callable
         Puts any other table of the features' shape, such as the confidence, into the caller's container.
+    append : callable
+        Puts position channels behind a result in the caller's container.
+    counted_nodes : ndarray of int or None
+        Those whose cells are counted and reported; None: all. The others, which only link these, have nothing known.
     first_channels : index of channels
         Those whose cells are counted: of a column of categories, which is several channels, the first.
     categorical : index of channels
@@ -99,6 +103,8 @@ class Problem:
     channels: Channels
     wrap_values: Callable[[Array], Any]
     wrap_cells: Callable[[Array], Any]
+    append: Callable[[Any, Array], Any] = append_columns
+    counted_nodes: Array | None = None
     first_channels: Any = field(default_factory=lambda: slice(None))
     categorical: Any = field(default_factory=lambda: slice(0))
     wrap_categories: Callable[[int, Array], Any] | None = None
@@ -128,7 +134,12 @@ class Problem:
     def n_missing(self) -> int:
         """Number of missing cells."""
         n_known = self.channels.n_known[self.first_channels]
-        return int(self.values.shape[0] * len(n_known) - n_known.sum())
+        return int(self.n_counted * len(n_known) - n_known.sum())
+
+    @property
+    def n_counted(self) -> int:
+        """Number of nodes whose cells are counted."""
+        return self.values.shape[0] if self.counted_nodes is None else len(self.counted_nodes)
 
 
 def read_problem(features: Any, graph: GraphLike, known: Any = None, *, directed: bool = False) -> Problem:
@@ -154,6 +165,7 @@ def read_problem(features: Any, graph: GraphLike, known: Any = None, *, directed
         channels=channels,
         wrap_values=wrap_values,
         wrap_cells=container.wrap_cells,
+        append=container.append,
         first_channels=container.first_channels,
         categorical=container.categorical,
         wrap_categories=container.wrap_categories,

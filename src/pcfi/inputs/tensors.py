@@ -81,6 +81,12 @@ class Back:
 
         return torch.as_tensor(array, device=self.device)
 
+    def append(self, values: Tensor, channels: Array) -> Tensor:
+        """A tensor with further channels behind its own, in its dtype."""
+        import torch
+
+        return torch.cat([values, torch.as_tensor(channels, device=self.device).to(values.dtype)], dim=1)
+
 
 def read_features(features: Tensor) -> tuple[Any, Back]:
     """Features as an array (CPU) or a detached float32 or float64 tensor (elsewhere), and the conversion of results.

@@ -280,7 +280,7 @@ class _NodeAxis:
         frame = both.to_frame().to_native()
         table = NodeTable(native=frame, columns=(), ids=Ids(both, "node", "the nodes of the table"))
         if nodes is not None and not (is_frame(graph) or is_networkx(graph) or is_spatial_weights(graph)):
-            ends = prepare_graph(graph, len(in_graph))._matrix().tocoo()
+            ends = prepare_graph(graph, len(in_graph)).matrix().tocoo()
             place = table.ids.rows(narwhals().new_series("node", in_graph, backend=names.implementation), "nodes")
             numbered: Any = (np.stack([place[end] for end in ends.coords]), ends.data)
         else:

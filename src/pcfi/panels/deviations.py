@@ -49,7 +49,7 @@ class PanelAxes:
     @cached_property
     def weights(self) -> Any:
         """Weights of the edges with a mean of 1."""
-        matrix = self.graph._matrix()
+        matrix = self.graph.matrix()
         return matrix / max(matrix.data.mean(), 1e-300) if matrix.nnz else matrix
 
 

@@ -91,7 +91,7 @@ def _season(usual: Array, known: Array, phase: Array, reporting: Array, graph: G
 
 def _spread(table: Array, reporting: Array, graph: Graph) -> Array:
     """Rows of nodes that never reported as means of their neighbours' rows."""
-    matrix, filled = graph._matrix(), reporting.astype(np.float64)
+    matrix, filled = graph.matrix(), reporting.astype(np.float64)
     table = np.where(reporting[:, None], table, 0.0)
     for _ in range(SPREAD_STEPS):
         weight = matrix @ filled

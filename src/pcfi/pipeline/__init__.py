@@ -12,6 +12,7 @@ from pcfi.backends import Backend, StageBackend
 from pcfi.inputs.problem import Problem
 from pcfi.pipeline.policies import (
     check_policies,
+    count_unreachable,
     refuse_divergence,
     refuse_unreachable,
     unreachable_values,
@@ -62,7 +63,7 @@ def run_stages(problem: Problem, settings: Settings, backend: StageBackend) -> F
     """Hops, stage 1, stage 2 and the policy for unreachable cells, in this order."""
     check_policies(problem, settings)
     hops = backend.count_hops(problem, progress=settings.progress)
-    refuse_unreachable(hops.unreachable_cells(problem.first_channels), problem, settings)
+    refuse_unreachable(count_unreachable(hops, problem), problem, settings)
     diffusion, parameters = diffusion_of(problem, hops, settings), propagation_of(settings)
     out = backend.start(problem, problem.channels.mean)
     diffused = backend.diffuse(diffusion, out, keep_product=parameters is not None)
@@ -103,7 +104,7 @@ def _fill_without_diffusion(problem: Problem, settings: Settings, backend: Backe
     if settings.method == "zero":
         return Filled(backend.start(problem, np.zeros(problem.values.shape[1])))
     empty = problem.channels.n_known == 0
-    refuse_unreachable(int(empty.sum()) * len(problem.values), problem, settings)
+    refuse_unreachable(int(empty.sum()) * problem.n_counted, problem, settings)
     out = backend.start(problem, np.where(empty, unreachable_values(problem, settings), problem.channels.mean))
     if settings.method == "neighbors":
         backend.fill_from_neighbors(problem, out)

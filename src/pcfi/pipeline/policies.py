@@ -27,6 +27,14 @@ def check_policies(problem: Problem, settings: Settings) -> None:
         )
 
 
+def count_unreachable(hops: Hops, problem: Problem) -> int:
+    """Number of cells that no source can reach, of the nodes that are counted."""
+    if problem.counted_nodes is None:
+        return hops.unreachable_cells(problem.first_channels)
+    per_pattern = (~hops.is_reachable(hops.codes[problem.counted_nodes])).sum(0)
+    return int(per_pattern[hops.patterns[problem.first_channels]].sum())
+
+
 def refuse_divergence(outcome: DiffusionOutcome) -> None:
     """Raise `DivergenceError` if a residual is not a number."""
     if not np.isfinite(outcome.residual):
@@ -79,7 +87,7 @@ def status_of(problem: Problem, settings: Settings, outcome: DiffusionOutcome | 
             "neighbors": "the mean of its known neighbours, or of its channel if it has none",
         }
         return f"A missing cell holds {what[settings.method]}."
-    if hops is not None and hops.unreachable_cells(problem.first_channels) == problem.n_missing:
+    if hops is not None and count_unreachable(hops, problem) == problem.n_missing:
         return "No source can reach any missing cell, so there was nothing to diffuse."
     residual, steps = outcome.residual, counted(outcome.steps, "step")
     if isinstance(settings.solver, UntilSettled) and residual <= settings.solver.rtol:

@@ -13,7 +13,7 @@ from pcfi.experiments.tables.cells import Condition, TableCell
 from pcfi.experiments.tables.grids import Grid, grid_points
 
 _EXPLICIT_PARAMETERS = {"pcfi": ("alpha", "beta"), "fp": ("steps",)}  # in every run, even with their default values
-_KEEP_KNOWN_CELLS = ("zero", "mean", "neighbors", "fp", "pcfi")
+_KEEP_KNOWN_CELLS = ("zero", "mean", "neighbors", "fp", "pcfi", "pcfi-auto")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,135 @@
+"""`position`: a graph -> channels that say where each node lies, for networks; and their scale beside features."""
+
+import warnings
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from pcfi._typing import Array
+from pcfi.errors import GraphError, ParameterError, PcfiWarning, TooLargeError, UnreachableWarning, counted
+from pcfi.estimation.result import seed_of
+from pcfi.inputs.graphs import Graph, GraphLike, prepare_graph
+from pcfi.memory import position_bytes
+from pcfi.settings import RULES
+from pcfi.stages.position import walk_positions
+from pcfi.system_memory import MIN_CHECKED_BYTES, available, size_in_words
+
+DEFAULT_CHANNELS = 256  # one choice for all data sets, by validation accuracy: benchmarks/position.py
+RELATIVE_SIZE = 0.5  # of the channels against the features, as root of the sum of variances; likewise
+ROWS_AT_A_TIME = 2048
+
+
+def position(
+    graph: GraphLike,
+    n_channels: int = DEFAULT_CHANNELS,
+    *,
+    n_nodes: int | None = None,
+    random_state: "int | np.random.Generator | None" = None,
+    progress: bool = False,
+) -> Array:
+    """Channels that are alike for nodes that lie close together in the graph, for graph neural networks.
+
+    Random columns take 60 steps of a lazy random walk, x <- (x + D^-1 A x) / 2, without the constant part of each
+    connected component. Neither features nor labels are used. A single column means nothing; what counts is how alike
+    two nodes are over all columns. `impute(..., objective="representation", position=256)` and
+    `pcfi.pyg.ImputeFeatures(position=256)` append such channels to filled features.
+
+    Parameters
+    ----------
+    graph : any graph that `impute` accepts
+        Weights count. Directions do not: of two directions of an edge the larger weight is taken.
+    n_channels : int, default=256
+        Number of columns, at most the number of nodes. More columns tell positions apart more sharply.
+    n_nodes : int, default=None
+        Number of nodes, as in `prepare_graph`.
+    random_state : int, numpy Generator or None, default=None
+        The random start. None is a fixed seed. Equal seeds give equal bits, whatever the number of threads.
+    progress : bool, default=False
+        Whether to show a progress bar.
+
+    Returns
+    -------
+    ndarray of shape (n_nodes, n_channels), float32
+        Scaled together to a root mean square of 1. Nodes without edges hold 0 and are counted in a warning.
+
+    Examples
+    --------
+    Two triangles, joined by an edge: nodes of one triangle are alike.
+
+    >>> import numpy as np, pcfi
+    >>> edges = [[0, 0, 1, 2, 3, 3, 4], [1, 2, 2, 3, 4, 5, 5]]
+    >>> place = pcfi.position(edges, 6)
+    >>> np.sign(place @ place[0]).astype(int)
+    array([ 1,  1,  1, -1, -1, -1])
+    """
+    prepared = prepare_graph(graph, n_nodes, directed=isinstance(graph, Graph) and graph.directed)
+    if isinstance(n_channels, bool) or not isinstance(n_channels, Integral) or n_channels < 1:
+        raise ParameterError(f"must be a whole number of at least 1, got {n_channels!r}", parameter="n_channels")
+    if not RULES["random_state"].accepts(random_state):
+        allowed = RULES["random_state"].allowed
+        raise ParameterError(f"must be {allowed}, got {random_state!r}", parameter="random_state")
+    channels, notices = graph_position(prepared, int(n_channels), random_state, "n_channels", progress=progress)
+    for notice in notices:
+        warnings.warn(notice, stacklevel=2)
+    return channels
+
+
+def graph_position(
+    graph: Graph,
+    n_channels: int,
+    random_state: Any,
+    parameter: str,
+    nodes: Any = slice(None),
+    *,
+    progress: bool = False,
+) -> tuple[Array, list[PcfiWarning]]:
+    """Position channels of a checked graph, and warnings for the caller.
+
+    `parameter` is what errors call the number of channels; nodes without edges are counted among `nodes`.
+    """
+    if graph.n_nodes == 0:
+        raise GraphError("the graph has no nodes, so there are no positions: pass a graph with nodes")
+    if n_channels > graph.n_nodes:
+        raise ParameterError(
+            f"must be at most the number of nodes, got {n_channels} for {counted(graph.n_nodes, 'node')}",
+            parameter=parameter,
+        )
+    _refuse_if_too_large(graph, n_channels)
+    both_ways = prepare_graph(graph.matrix().T) if graph.directed else graph
+    channels = walk_positions(both_ways, n_channels, seed_of(random_state), progress=progress)
+    isolated = (np.diff(both_ways.indptr) == 0)[nodes]
+    if not isolated.any():
+        return channels, []
+    text = f"{isolated.sum():,} of {counted(len(isolated), 'node')} have no edges: their position is 0"
+    return channels, [UnreachableWarning(text)]
+
+
+def sized_like(channels: Array, features: Array) -> Array:
+    """Position channels beside filled features: half as large, by the root of the summed variances of all channels."""
+    spread, own = _spread(features), _spread(channels)
+    size = RELATIVE_SIZE * spread / own if spread > 0 and own > 0 else 1.0
+    return channels * np.float32(size) if size < np.finfo(np.float32).max else channels.astype(np.float64) * size
+
+
+def _spread(values: Array) -> float:
+    """Root of the sum of the channels' variances; NaN is left out."""
+    n_finite, mean = np.zeros(values.shape[1]), np.zeros(values.shape[1])
+    unit = float(np.fmax.reduce(np.abs(values), axis=None, initial=0.0)) or 1.0  # so that squares are finite
+    blocks = [slice(start, start + ROWS_AT_A_TIME) for start in range(0, len(values), ROWS_AT_A_TIME)]
+    for rows in blocks:
+        n_finite += np.isfinite(values[rows]).sum(axis=0)
+        mean += np.nansum(values[rows] / unit, axis=0, dtype=np.float64)
+    mean /= np.maximum(n_finite, 1)
+    squares = sum(float(np.nansum(np.square(values[rows] / unit - mean))) for rows in blocks)
+    return unit * float(np.sqrt(squares / len(values)))
+
+
+def _refuse_if_too_large(graph: Graph, n_channels: int) -> None:
+    needed = position_bytes(graph, n_channels)
+    if needed >= MIN_CHECKED_BYTES and needed > (there := available()):
+        raise TooLargeError(
+            f"{n_channels} position channels of {counted(graph.n_nodes, 'node')} need about {size_in_words(needed)}, "
+            f"but only {size_in_words(there)} of memory is available",
+            remedy="ask for fewer channels",
+        )

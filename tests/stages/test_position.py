@@ -1,0 +1,265 @@
+"""Position channels: what they are, and that nothing but the graph and the seed decides about them."""
+
+import networkx as nx
+import numba
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+
+import pcfi
+from pcfi._kernels import reference
+from pcfi.stages.position import STEPS
+
+
+def edges_of(graph) -> np.ndarray:
+    return np.array(nx.convert_node_labels_to_integers(graph).edges).T
+
+
+KARATE = edges_of(nx.karate_club_graph())
+
+
+def filtered(adjacency: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """D^-1/2 ((I + S) / 2)^t R by eigenvectors of S, those of eigenvalue 1 left out, in unit mean square."""
+    degree = adjacency.sum(axis=1)
+    root = np.divide(1, np.sqrt(degree), out=np.zeros_like(degree), where=degree > 0)
+    values, vectors = np.linalg.eigh(root[:, None] * adjacency * root)
+    weight = np.where(values > 1 - 1e-9, 0.0, ((1 + values) / 2) ** STEPS)
+    weight[np.abs(vectors[degree == 0]).max(axis=0, initial=0) > 0.5] = 0
+    result = root[:, None] * (vectors @ (weight[:, None] * (vectors.T @ start)))
+    return result / np.sqrt(np.mean(result**2))
+
+
+def start_of(n_nodes: int, n_channels: int, seed: int = 0, lanes: int = 16) -> np.ndarray:
+    blocks = [
+        np.random.default_rng([seed, first]).standard_normal((n_nodes, lanes), dtype=np.float32)
+        for first in range(0, n_channels, lanes)
+    ]
+    return np.concatenate(blocks, axis=1)[:, :n_channels].astype(np.float64)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    "graph",
+    [
+        nx.karate_club_graph(),
+        nx.les_miserables_graph(),
+        nx.path_graph(30),
+        nx.disjoint_union_all([nx.cycle_graph(9)] * 3),
+    ],
+    ids=["karate", "miserables", "path", "three rings"],
+)
+def test_position_is_the_filtered_start(graph, weighted):
+    adjacency = nx.to_numpy_array(graph, weight="weight" if weighted else None)
+    adjacency = adjacency / adjacency.max()
+    place = pcfi.position(sparse.csr_array(adjacency), 20)
+    assert place.dtype == np.float32
+    np.testing.assert_allclose(place, filtered(adjacency, start_of(len(adjacency), 20)), atol=2e-4)
+
+
+def test_the_walk_is_the_reference_walk():
+    adjacency = nx.to_numpy_array(nx.karate_club_graph(), weight=None)
+    degree = adjacency.sum(axis=1)
+    walked = reference.lazy_walk(adjacency, start_of(34, 8) / np.sqrt(degree)[:, None], STEPS)
+    walked = walked - degree @ walked / degree.sum()
+    place = pcfi.position(KARATE, 8)
+    np.testing.assert_allclose(place, walked / np.sqrt(np.mean(walked**2)), atol=1e-4)
+
+
+def test_nodes_of_one_community_are_alike():
+    graph = nx.planted_partition_graph(4, 30, 0.4, 0.01, seed=0)
+    place = pcfi.position(edges_of(graph), 64)
+    group = np.repeat(np.arange(4), 30)
+    unit = place / np.linalg.norm(place, axis=1, keepdims=True)
+    alike = unit @ unit.T
+    assert alike[group[:, None] == group].mean() > 0.9
+    assert alike[group[:, None] != group].mean() < 0.2
+
+
+@pytest.mark.filterwarnings("ignore::pcfi.UnreachableWarning")
+@pytest.mark.parametrize("n_nodes", [2_000, 70_000], ids=["a block per thread", "one block for all threads"])
+def test_the_number_of_threads_does_not_change_a_bit(n_nodes):
+    edges = np.random.default_rng(0).integers(0, n_nodes, size=(2, 2 * n_nodes))
+    before = numba.get_num_threads()
+    results = []
+    try:
+        for n_threads in dict.fromkeys((1, min(2, before), before)):
+            numba.set_num_threads(n_threads)
+            results.append(pcfi.position(edges, 20, n_nodes=n_nodes).tobytes())
+    finally:
+        numba.set_num_threads(before)
+    assert len(set(results)) == 1
+
+
+def test_seeds_decide_and_generators_are_used():
+    place = pcfi.position(KARATE, 8)
+    assert np.array_equal(place, pcfi.position(KARATE, 8, random_state=0))
+    assert not np.allclose(place, pcfi.position(KARATE, 8, random_state=1))
+    rng = np.random.default_rng(5)
+    drawn = pcfi.position(KARATE, 8, random_state=rng)
+    assert not np.allclose(drawn, pcfi.position(KARATE, 8, random_state=rng))
+    assert np.array_equal(drawn, pcfi.position(KARATE, 8, random_state=np.random.default_rng(5)))
+
+
+def test_a_small_change_of_the_graph_moves_positions_little():
+    graph = nx.planted_partition_graph(4, 50, 0.3, 0.02, seed=1)
+    edges = edges_of(graph)
+    place = pcfi.position(edges, 32)
+    more = pcfi.position(np.concatenate([edges, [[0, 3], [1, 60]]], axis=1), 32)
+    change = np.linalg.norm(more - place) / np.linalg.norm(place)
+    assert 0 < change < 0.1
+    added = np.concatenate([edges, [[0, 1], [200, 200]]], axis=1)  # a new node
+    change = np.linalg.norm(pcfi.position(added, 32)[:200] - place) / np.linalg.norm(place)
+    assert 0 < change < 0.1
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_components_do_not_see_each_other(seed):
+    rng = np.random.default_rng(seed)
+    one, two = (edges_of(nx.random_labeled_tree(int(rng.integers(10, 30)), seed=seed % 1000 + k)) for k in (0, 1))
+    size = one.max() + 1
+    alone, both = pcfi.position(one, 4), pcfi.position(np.concatenate([one, two + size], axis=1), 4)[:size]
+    np.testing.assert_allclose(both / np.linalg.norm(both), alone / np.linalg.norm(alone), atol=1e-3)
+
+
+def test_nodes_without_edges_are_zero_and_counted():
+    with pytest.warns(pcfi.UnreachableWarning, match="3 of 37 nodes have no edges: their position is 0"):
+        place = pcfi.position(KARATE, 8, n_nodes=37)
+    assert not place[34:].any()
+    alone = pcfi.position(KARATE, 8)
+    np.testing.assert_allclose(place[:34] / np.linalg.norm(place), alone / np.linalg.norm(alone), atol=1e-5)
+    with pytest.warns(pcfi.UnreachableWarning, match="5 of 5 nodes"):
+        assert not pcfi.position(np.empty((2, 0), int), 3, n_nodes=5).any()
+
+
+def test_a_graph_without_any_structure_has_no_position():
+    assert not pcfi.position(edges_of(nx.complete_graph(40)), 8).any()
+    assert not pcfi.position([[0, 2, 4], [1, 3, 5]], 4).any()  # pairs
+
+
+def test_directions_do_not_count_and_graphs_come_in_any_form():
+    place = pcfi.position(KARATE, 8)
+    assert np.array_equal(place, pcfi.position(KARATE[::-1], 8))
+    assert np.array_equal(place, pcfi.position(pcfi.prepare_graph(KARATE, directed=True), 8))
+    assert np.array_equal(place, pcfi.position(nx.karate_club_graph(), 8))
+    weights = np.full(KARATE.shape[1], 7.0)
+    np.testing.assert_allclose(pcfi.position((KARATE, weights), 8), place, atol=1e-5)
+
+
+def test_weights_of_any_magnitude_are_safe():
+    place = pcfi.position((KARATE, np.full(KARATE.shape[1], 3.0)), 8)
+    for factor in (1e-200, 1e-30, 1e30, 1e200):
+        scaled = pcfi.position((KARATE, np.full(KARATE.shape[1], 3.0 * factor)), 8)
+        assert np.isfinite(scaled).all()
+        if factor in (1e-30, 1e30):
+            assert np.abs(scaled).max() > 0.1
+    assert np.abs(place).max() > 0.1
+
+
+BAD = {
+    "more channels than nodes": (
+        lambda: pcfi.position(KARATE, 35),
+        "n_channels must be at most .* got 35",
+    ),
+    "no channels": (lambda: pcfi.position(KARATE, 0), "n_channels must be a whole number of at least 1"),
+    "half a channel": (lambda: pcfi.position(KARATE, 2.5), "n_channels must be a whole number"),
+    "True": (lambda: pcfi.position(KARATE, True), "n_channels must be a whole number"),
+    "an empty graph": (lambda: pcfi.position(np.empty((2, 0), int), 1), "the graph has no nodes"),
+    "an infinite weight": (lambda: pcfi.position(([[0], [1]], [np.inf]), 1), "weight inf"),
+    "NaN as a weight": (lambda: pcfi.position(([[0], [1]], [np.nan]), 1), "weight nan"),
+    "a negative weight": (lambda: pcfi.position(([[0], [1]], [-1.0]), 1), "at least 0"),
+    "a wrong seed": (lambda: pcfi.position(KARATE, 3, random_state=-1), "random_state must be"),
+    "too few nodes": (lambda: pcfi.position(KARATE, 3, n_nodes=5), "n_nodes is 5"),
+    "not a graph": (lambda: pcfi.position("karate", 3), "graph is a builtins.str"),
+    "with values": (
+        lambda: pcfi.impute(np.eye(34), KARATE, position=3),
+        "position channels belong to a representation, never to values",
+    ),
+    "more than nodes in impute": (
+        lambda: pcfi.impute(np.eye(34), KARATE, position=99, objective="representation"),
+        "position must be at most the number of nodes",
+    ),
+    "negative in impute": (
+        lambda: pcfi.impute(np.eye(34), KARATE, position=-1, objective="representation"),
+        "position must be a whole number",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_gets_an_error_that_says_what_to_do(case):
+    call, message = BAD[case]
+    with pytest.raises(pcfi.PcfiError, match=message):
+        call()
+
+
+def test_memory_is_checked_before_allocation(monkeypatch):
+    monkeypatch.setattr("pcfi.positions.available", lambda: 10_000_000)
+    path = pcfi.prepare_graph([np.arange(99_999), np.arange(1, 100_000)])
+    with pytest.raises(pcfi.TooLargeError, match=r"128 position channels of 100,000 nodes need about .* only 10 MB"):
+        pcfi.position(path, 128)
+
+
+# In a representation
+
+
+def features(rng) -> np.ndarray:
+    values = rng.normal(size=(34, 3)) * [1.0, 10.0, 0.1] + 5
+    values[rng.random((34, 3)) < 0.4] = np.nan
+    return values
+
+
+@pytest.mark.parametrize("method", ["pcfi", "fp", "mean"])
+def test_a_representation_has_position_behind_the_values(method):
+    table = features(np.random.default_rng(0))
+    plain = pcfi.impute(table, KARATE, objective="representation", method=method)
+    result = pcfi.impute(table, KARATE, objective="representation", method=method, position=8, random_state=3)
+    assert np.array_equal(result.values, plain.values)
+    assert np.array_equal(result.representation[:, :3], plain.values)
+    place = pcfi.position(KARATE, 8, random_state=3)
+    ratio = result.representation[:, 3:] / place
+    np.testing.assert_allclose(ratio, ratio[0, 0], rtol=1e-4)
+    assert result.representation[:, 3:].var(axis=0).sum() == pytest.approx(
+        pcfi.positions.RELATIVE_SIZE**2 * plain.values.var(axis=0).sum(), rel=1e-4
+    )
+    again = pcfi.impute(table, KARATE, **result.parameters)
+    assert np.array_equal(again.representation, result.representation)
+    assert plain.position is None
+    assert "position    8 channels" in repr(result)
+
+
+def test_known_cells_never_change_by_default():
+    table = features(np.random.default_rng(1)) + 100  # means that "auto" finds large
+    result = pcfi.impute(table, KARATE, objective="representation", position=4)
+    known = ~np.isnan(table)
+    assert result.representation[:, :3][known].tobytes() == table[known].tobytes()
+    assert result.center is None
+    centred = pcfi.impute(table, KARATE, objective="representation", center="auto")
+    assert centred.center is not None
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_tables_get_named_columns(library):
+    module = pytest.importorskip(library)
+    table = features(np.random.default_rng(2))
+    columns = {name: table[:, place] for place, name in enumerate("abc")}
+    frame = module.table(columns) if library == "pyarrow" else module.DataFrame(columns)
+    result = pcfi.impute(frame, KARATE, objective="representation", position=2)
+    names = list(getattr(result.representation, "column_names", None) or result.representation.columns)
+    assert names == ["a", "b", "c", "position_1", "position_2"]
+    plain = pcfi.impute(table, KARATE, objective="representation", position=2)
+    np.testing.assert_allclose(np.asarray(result.representation["position_2"]), plain.representation[:, 4], rtol=1e-6)
+    renamed = module.table(columns | {"position_1": columns["a"]}) if library == "pyarrow" else None
+    if renamed is not None:
+        with pytest.raises(pcfi.FeatureError, match="a column 'position_1' already"):
+            _ = pcfi.impute(renamed, KARATE, objective="representation", position=2).representation
+
+
+def test_constant_and_unreachable_features_leave_position_finite():
+    table = np.full((34, 2), np.nan)
+    table[:, 0] = 1.0
+    with pytest.warns(pcfi.UnreachableWarning):
+        result = pcfi.impute(table, KARATE, objective="representation", position=4, unreachable="nan")
+    assert np.isfinite(result.representation[:, 2:]).all()
+    assert np.abs(result.representation[:, 2:]).max() > 0.1
