@@ -46,6 +46,8 @@ class ChannelScale:
         Value that the mean is drawn towards, and by how many cells; on the scale of the model.
     has_mode : ndarray of bool
         Whether most known values are equal to the mode.
+    next_to_mode : ndarray
+        The known value next to the mode, if there is a mode.
     low, high : ndarray
         Bounds of filled values.
     least, greatest : ndarray
@@ -60,6 +62,7 @@ class ChannelScale:
     mode: Array
     prior_cells: Array
     has_mode: Array
+    next_to_mode: Array
     low: Array
     high: Array
     least: Array
@@ -110,15 +113,14 @@ class ChannelScale:
         return np.clip(values, self.low, self.high)
 
     def reach_mode(self, values: Array, low: Array, high: Array) -> tuple[Array, Array]:
-        """Extend intervals that end within their half-width of the mode to include it.
+        """Extend intervals to include the mode where it is the known value next to the estimate.
 
         Where most known values are equal, the errors of most hidden cells are the distance of the estimate from that
         value, so their scores hardly differ, and whether an interval includes it would be decided by rounding.
         """
         mode = np.exp(self.mode, out=self.mode.copy(), where=self.logarithmic)
-        extends_low = self.has_mode & (low > mode) & (low - mode <= values - low)
-        extends_high = self.has_mode & (high < mode) & (mode - high <= high - values)
-        return np.where(extends_low, mode, low), np.where(extends_high, mode, high)
+        is_next = self.has_mode & (np.abs(values - mode) <= np.abs(values - self.next_to_mode))
+        return np.where(is_next, np.minimum(low, mode), low), np.where(is_next, np.maximum(high, mode), high)
 
     def shifted_location(self, channels: Channels) -> Array:
         """The location from the known values that a fold leaves, in standard deviations from that of all."""
@@ -146,6 +148,7 @@ def fit_channel_scale(problem: Problem, bounds: Array | None = None) -> ChannelS
         mode=np.zeros(len(active)),
         prior_cells=np.zeros(len(active)),
         has_mode=np.zeros(len(active), dtype=np.bool_),
+        next_to_mode=np.zeros(len(active)),
         low=natural[0],
         high=natural[1],
         least=natural[0],
@@ -171,6 +174,7 @@ def fit_channel_scale(problem: Problem, bounds: Array | None = None) -> ChannelS
         mode=mode,
         prior_cells=prior_cells,
         has_mode=has_mode,
+        next_to_mode=_next_to_mode(problem, has_mode, 2 * n_least > channels.n_known),
         low=np.maximum(low - margin, natural[0]),
         high=np.minimum(high + margin, natural[1]),
     )
@@ -185,6 +189,23 @@ def _counts_at_ends(problem: Problem) -> tuple[Array, Array]:
         counts[0] += (known[rows] & (problem.values[rows] == channels.low)).sum(axis=0)
         counts[1] += (known[rows] & (problem.values[rows] == channels.high)).sum(axis=0)
     return counts[0], counts[1]
+
+
+def _next_to_mode(problem: Problem, has_mode: Array, at_least: Array) -> Array:
+    """The known value next to the mode, which is the least (`at_least`) or the greatest value of a channel."""
+    known, channels = known_mask(problem), problem.channels
+    result = np.where(at_least, channels.high, channels.low).astype(np.float64)
+    chosen = np.flatnonzero(has_mode)
+    low, high = channels.low[chosen], channels.high[chosen]
+    for start in range(0, len(known), MAX_ROWS) if len(chosen) else ():
+        rows = slice(start, start + MAX_ROWS)
+        values, is_known = problem.values[rows][:, chosen], known[rows][:, chosen]
+        above = np.where(is_known & (values > low), values, high).min(axis=0)
+        below = np.where(is_known & (values < high), values, low).max(axis=0)
+        result[chosen] = np.where(
+            at_least[chosen], np.minimum(result[chosen], above), np.maximum(result[chosen], below)
+        )
+    return result
 
 
 def _natural_bounds(channels: Channels, n_least: Array, n_greatest: Array) -> Array:

@@ -50,7 +50,7 @@ def fit_errors(
     edge_weight = 1.0 if weights is None or not len(weights) else float(np.mean(weights))
     values = np.asarray(scale.standardized(np.where(np.isfinite(problem.values), problem.values, 0.0)))
     thin = max(1, -(-sum(len(part.truth) for part in estimates) // MAX_SCORES))
-    sampled = [_thinned(part, thin) for part in estimates]
+    sampled = [_thinned(part, thin) for part in estimates] if thin > 1 else estimates
     cells = [(part.nodes[one.sources], part.channels[one.sources]) for part, one in zip(hidden, sampled, strict=True)]
     places = [
         (part.fold.problem.graph, part.fold.hops, values, *cell) for part, cell in zip(hidden, cells, strict=True)
@@ -86,7 +86,10 @@ def fit_errors(
 
 
 def _thinned(estimate: FoldEstimate, step: int) -> FoldEstimate:
-    return FoldEstimate(**{name: part[::step] for name, part in vars(estimate).items()})
+    """One of `step` cells, drawn at random: cells are in the order of rows, so every n-th would be of few channels."""
+    n_cells = len(estimate.truth)
+    chosen = np.sort(np.random.default_rng(0).choice(n_cells, -(-n_cells // step), replace=False))
+    return FoldEstimate(**{name: part[chosen] for name, part in vars(estimate).items()})
 
 
 def _cross_fitted_scores(errors: Array, features: Array, channels: Array, fold: Array, n_channels: int) -> Array:
