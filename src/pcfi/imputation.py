@@ -9,6 +9,7 @@ import numpy as np
 
 from pcfi._typing import Array
 from pcfi.backends import backend_for
+from pcfi.cell_info import CellInfo
 from pcfi.errors import GraphWarning, ParameterError, PcfiWarning, ScaleWarning, TuningWarning
 from pcfi.estimation import Resolved, resolve
 from pcfi.estimation.column_reports import column_names
@@ -22,7 +23,7 @@ from pcfi.memory import refuse_if_too_large
 from pcfi.pipeline import Filled, fill, propagation_of
 from pcfi.pipeline.policies import check_policies, has_converged, refuse_non_finite, status_of, usual_warnings
 from pcfi.progress import compile_notice
-from pcfi.result import CellInfo, Imputation
+from pcfi.result import Imputation
 from pcfi.settings import Settings
 from pcfi.stages.diffusion import DiffusionOutcome
 from pcfi.stages.solvers import Solver, UntilSettled
@@ -207,6 +208,8 @@ def _report(problem: Problem, resolved: Resolved, filled: Filled) -> tuple[Imput
             wrap_categories=problem.wrap_categories,
             graph=problem.graph,
             model=resolved.model,
+            settings=settings,
+            names=problem.names,
         ),
         parameters=_parameters(settings),
     )

@@ -9,6 +9,7 @@ import numpy as np
 from pcfi._typing import Array, ArrayOrTensor
 from pcfi.errors import DivergenceError, FeatureError, ParameterError, UnsupportedTypeError, counted
 from pcfi.inputs import tensors
+from pcfi.inputs.cell_names import CellNames
 from pcfi.inputs.containers import Container, Wrap, default_channel_name, open_container
 from pcfi.inputs.graphs import Graph, GraphLike, is_graph, read_graph
 from pcfi.inputs.knn import knn_graph
@@ -91,6 +92,8 @@ class Problem:
         What a channel is called in messages.
     build_graph : callable or None
         Makes the graph from features (NaN where missing), if it depends on them.
+    names : CellNames
+        How the caller names nodes and columns.
     """
 
     values: ArrayOrTensor
@@ -105,6 +108,7 @@ class Problem:
     column_names: tuple[str, ...] = ()
     channel_name: Callable[[int], str] = default_channel_name
     build_graph: Callable[[Array], Graph] | None = None
+    names: CellNames = field(default_factory=CellNames)
 
     @property
     def on_device(self) -> bool:
@@ -159,6 +163,7 @@ def read_problem(features: Any, graph: GraphLike, known: Any = None, *, directed
         wrap_categories=container.wrap_categories,
         column_names=container.column_names,
         channel_name=container.channel_name,
+        names=container.names,
     )
 
 
