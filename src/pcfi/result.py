@@ -194,6 +194,17 @@ class Imputation:
 
         return explain(self.cells, node, column)
 
+    @cached_property
+    def surprise(self) -> Any:
+        """Known cells that the model, leaving them out, would not have expected, the most surprising first.
+
+        Probably errors in the data. A `Surprises`: prints the first ten, `to_frame()` is a table. Computed when first
+        used, which takes about as long as `impute`.
+        """
+        from pcfi.explanation.surprise import find_surprises
+
+        return find_surprises(self.cells)
+
     @property
     def columns(self) -> ColumnReports:
         """What hidden cells say about the estimates of each column: errors, what explains it, a verdict in words."""
