@@ -77,7 +77,14 @@ def test_weights_of_sources_are_rows_of_the_dense_inverse(directed, alpha, direc
     values = np.where(rng.random((n, 1)) < 0.15, rng.normal(size=(n, 1)), np.nan)
     graph = pcfi.prepare_graph((edges, weights), n, directed=directed)
     result = pcfi.impute(
-        values, graph, alpha=alpha, beta=0, objective="representation", directed=directed, solver=EXACT, unreachable="nan"
+        values,
+        graph,
+        alpha=alpha,
+        beta=0,
+        objective="representation",
+        directed=directed,
+        solver=EXACT,
+        unreachable="nan",
     )
     hops = result.cells.host_hops
     codes = hops.codes[:, 0].astype(int)
@@ -121,7 +128,9 @@ def test_a_value_that_was_cut_says_so():
     free = pcfi.impute(table, edges, solver=EXACT)
     row = int(np.flatnonzero(missing[:, 0])[0])
     bound = float(free.values.iloc[row, 0]) - 1
-    cut = pcfi.impute(table.where(table["age"].isna() | (table["age"] < bound), np.nan), edges, bounds={"age": (None, bound)})
+    cut = pcfi.impute(
+        table.where(table["age"].isna() | (table["age"] < bound), np.nan), edges, bounds={"age": (None, bound)}
+    )
     explanations = cut.explain([f"p{row}" for row in np.flatnonzero(missing[:, 0])], "age")
     assert any(one.bounds < 0 and "cut off" in repr(one) for one in explanations)
 

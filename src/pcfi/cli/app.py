@@ -20,6 +20,8 @@ COMMANDS = {
     "impute": Command("pcfi.cli.impute", "Fill the missing cells of a node table from the graph."),
     "info": Command("pcfi.cli.info", "Print sizes, missing rates and hops of two files, and the memory needed."),
     "evaluate": Command("pcfi.cli.evaluate", "Compare the methods: their error on hidden known cells."),
+    "explain": Command("pcfi.cli.explain", "Print which known cells filled values come from, with their weights."),
+    "check": Command("pcfi.cli.check", "Print known cells that the others would not have expected."),
     "report": Command("pcfi.cli.report", "Re-render a report from saved facts."),
     "demo": Command("pcfi.cli.demo", "Remove and fill images of handwritten digits: a table, a picture, a report."),
     "reproduce": Command("pcfi.cli.reproduce", "Run the experiments of the paper: tables and figures."),

@@ -218,7 +218,9 @@ def _sorted(parts: list[Any], cells: CellInfo) -> KnownCells:
 def _note(reachable: bool, has_parts: bool, walked: bool, model: ValueModel) -> str:
     if not reachable:
         unreached = "No known cell of the column can be reached"
-        return f"{unreached}: the other columns of the node speak." if has_parts else f"{unreached}: only the mean speaks."
+        return (
+            f"{unreached}: the other columns of the node speak." if has_parts else f"{unreached}: only the mean speaks."
+        )
     if not has_parts:
         return "Neither the graph nor other columns proved better than the mean for hidden cells: only the mean speaks."
     if walked and model.degree is not None:

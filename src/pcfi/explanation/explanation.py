@@ -208,9 +208,7 @@ class Explanations(tuple[Explanation, ...]):
         """A DataFrame of pandas with a row per known cell and filled cell: `filled_node` and `filled_column` first."""
         from pcfi.optional import load
 
-        rows = [
-            {"filled_node": one.node, "filled_column": one.column, **row} for one in self for row in one.to_rows()
-        ]
+        rows = [{"filled_node": one.node, "filled_column": one.column, **row} for one in self for row in one.to_rows()]
         return load("pandas", "to_frame", "frames").DataFrame(rows)
 
     def __repr__(self) -> str:

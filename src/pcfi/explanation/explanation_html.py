@@ -42,7 +42,9 @@ def _way(path: list[str], y: int) -> str:
     for place, name in enumerate(path):
         fill = "#1f77b4" if place == len(path) - 1 else ("#d62728" if place == 0 else "#fff")
         title = f"<title>{escape(name)}</title>"
-        circle = f'<circle cx="{MARGIN + STEP * place}" cy="{y}" r="{RADIUS}" fill="{fill}" stroke="#555">{title}</circle>'
+        circle = (
+            f'<circle cx="{MARGIN + STEP * place}" cy="{y}" r="{RADIUS}" fill="{fill}" stroke="#555">{title}</circle>'
+        )
         parts.append(circle)
     name = path[-1] if len(path[-1]) <= MAX_LABEL else path[-1][: MAX_LABEL - 1] + "…"
     parts.append(f'<text x="{end + 2 * RADIUS}" y="{y + 4}" fill="currentColor">{escape(name)}</text>')
