@@ -44,6 +44,7 @@ PUBLIC = {
     "UntilSettled",
     "evaluate",
     "impute",
+    "pool",
     "prepare_graph",
     "tune",
 }

@@ -34,6 +34,8 @@ class CellInfo:
         Of the values.
     wrap : callable
         Puts a table of the shape of `filled` into the caller's container.
+    wrap_values : callable
+        Puts another completed table into the caller's container, as `values` are.
     first_channels, categorical : index of channels
         As in `Problem`.
     columns : ndarray of int
@@ -54,6 +56,7 @@ class CellInfo:
     empty_channels: Array
     dtype: npt.DTypeLike
     wrap: Callable[[Any], Any]
+    wrap_values: Callable[[Any], Any]
     first_channels: Any
     categorical: Any
     columns: Array

@@ -202,6 +202,7 @@ def _report(problem: Problem, resolved: Resolved, filled: Filled) -> tuple[Imput
             empty_channels=empty,
             dtype=problem.dtype,
             wrap=problem.wrap_cells,
+            wrap_values=problem.wrap_values,
             first_channels=problem.first_channels,
             categorical=problem.categorical,
             columns=problem.columns,

@@ -205,6 +205,28 @@ class Imputation:
 
         return find_surprises(self.cells)
 
+    def draws(self, m: int = 20, *, random_state: Any = None) -> Any:
+        """Several completed tables that are plausible together, for multiple imputation.
+
+        Analyse each and combine what it says by `pcfi.pool`. Known cells are unchanged. Errors of neighbouring cells
+        and of the columns of a node covary, and each cell's spread is that of its 90 % interval.
+
+        Parameters
+        ----------
+        m : int, default=20
+            Number of tables. They are made one at a time, so that m does not cost memory.
+        random_state : int, numpy Generator or None, default=None
+            None is a fixed seed: the same call gives the same tables.
+
+        Returns
+        -------
+        iterator of tables
+            In the container of `values`.
+        """
+        from pcfi.explanation.draws import draw_tables
+
+        return draw_tables(self.cells, m, random_state)
+
     @property
     def columns(self) -> ColumnReports:
         """What hidden cells say about the estimates of each column: errors, what explains it, a verdict in words."""

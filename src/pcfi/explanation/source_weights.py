@@ -1,8 +1,8 @@
 """With which weight each known cell enters what stage 1 fills into some cells: one transposed solve per cell.
 
 A step of stage 1 replaces a missing cell by a weighted mean, x_i = sum over j of P_ij x_j with P_ij proportional to
-a_ij alpha^(S_j - S_i). With f the missing and k the known nodes, the steady state is x_f = (I - P_ff)^-1 P_fk x_k. Row i
-of that matrix, the weights of the sources of cell i, is P_fk' v with
+a_ij alpha^(S_j - S_i). With f the missing and k the known nodes, the steady state is x_f = (I - P_ff)^-1 P_fk x_k. The
+row of cell i in that matrix, the weights of its sources, is P_fk' v with
 
     v = e_i + P_ff' v       expected visits of a walk that starts at i, steps by P, and ends at a known node
 

@@ -94,24 +94,24 @@ def find_surprises(cells: CellInfo) -> Surprises:
             "method 'pcfi'"
         )
     problem, settings = cells.problem, _quiet(cells.settings)
-    parts = _parts(problem)
+    parts = parts_of(problem)
     nothing = np.zeros(parts.shape, dtype=np.bool_)
     is_fitted = len(cells.model.errors.scores) > 0
     first = (cells.model, cells.settings) if is_fitted else _fitted(problem, settings, parts == 0)
-    _, scores = _estimates(problem, first, parts, nothing)
-    suspects = _suspects(scores, parts)
+    _, residuals = hidden_residuals(problem, first, parts, nothing)
+    suspects = _suspects(np.abs(residuals), parts)
     hidden = suspects if problem.n_missing or suspects.any() else parts == 0
-    expected, scores = _estimates(problem, _fitted(problem, settings, hidden), parts, suspects)
-    return _ranked(cells, parts, expected, scores)
+    expected, residuals = hidden_residuals(problem, _fitted(problem, settings, hidden), parts, suspects)
+    return _ranked(cells, parts, expected, np.abs(residuals))
 
 
 def _quiet(settings: Settings) -> Settings:
     return replace(settings, alpha="auto", beta="auto", unreachable="mean", progress=False)
 
 
-def _parts(problem: Problem) -> Array:
+def parts_of(problem: Problem, n_folds: int = N_FOLDS) -> Array:
     """Part of each known cell of a column of numbers; -1 for all others."""
-    parts = np.random.default_rng(0).integers(N_FOLDS, size=problem.values.shape)
+    parts = np.random.default_rng(0).integers(n_folds, size=problem.values.shape)
     parts[~problem.mask] = -1
     parts[:, problem.categorical] = -1
     parts[:, problem.channels.constant] = -1
@@ -132,23 +132,26 @@ def _fitted(problem: Problem, settings: Settings, hidden: Array) -> tuple[ValueM
     return resolved.model, resolved.settings
 
 
-def _estimates(
+def hidden_residuals(
     problem: Problem, fitted: tuple[ValueModel, Settings], parts: Array, suspects: Array
 ) -> tuple[Array, Array]:
-    """Estimates of all known cells from the unsuspected ones of the other parts, and surprises; NaN elsewhere."""
+    """Estimates of all known cells from the unsuspected ones of the other parts; NaN elsewhere.
+
+    Also the residuals, in units of the absolute error to expect.
+    """
     model, settings = fitted[0], replace(fitted[1], unreachable="mean", progress=False)
-    expected, scores = np.full((2, *parts.shape), np.nan)
-    for part in range(N_FOLDS):
+    expected, residuals = np.full((2, *parts.shape), np.nan)
+    for part in range(int(parts.max()) + 1):
         fold = _without(problem, suspects | (parts == part))
         filled = fill(fold, settings, backend_for(fold), model)
         chosen = parts == part
         if filled.hops is None or not chosen.any():
             continue
         errors = model.expected_errors(fold.graph, filled.hops, filled.values)
-        distance = np.abs(_standardized(model, problem.values) - _standardized(model, filled.values))
+        distance = _standardized(model, problem.values) - _standardized(model, filled.values)
         expected[chosen] = filled.values[chosen]
-        scores[chosen] = distance[chosen] / np.maximum(errors[chosen], 1e-12)
-    return expected, scores
+        residuals[chosen] = distance[chosen] / np.maximum(errors[chosen], 1e-12)
+    return expected, residuals
 
 
 def _standardized(model: ValueModel, values: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -184,10 +185,14 @@ def _read_features(container: Container) -> tuple[Array, Wrap]:
         return values, container.wrap_values
     dtype = working_dtype(values.dtype)
     is_half = values.dtype.kind == "f" and values.dtype.itemsize == 2
-    wrap_values = (lambda filled: container.wrap_values(to_half(filled))) if is_half else container.wrap_values
+    wrap_values = partial(_wrap_half, container.wrap_values) if is_half else container.wrap_values
     if not values.flags.c_contiguous or values.dtype != dtype:
         refuse_allocation(values.size * dtype.itemsize, f"a copy of the features in rows, as {dtype},")
     return np.ascontiguousarray(values, dtype=dtype), wrap_values
+
+
+def _wrap_half(wrap_values: Wrap, filled: Array) -> Any:
+    return wrap_values(to_half(filled))
 
 
 def _check_shape(shape: tuple[int, ...]) -> None:
