@@ -102,7 +102,9 @@ class Explanation:
                 strict=True,
             )
         ]
-        others: list[tuple[str, float | None, float]] = [("mean", self.weight_of_mean, self.mean)] if self.is_sum else []
+        others: list[tuple[str, float | None, float]] = (
+            [("mean", self.weight_of_mean, self.mean)] if self.is_sum else []
+        )
         others += [
             (name, None, part)
             for name, part in (("constant", self.constant), ("bounds", self.bounds), ("rest", self.rest))
