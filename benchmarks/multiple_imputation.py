@@ -4,8 +4,8 @@
 
 Each simulation has 200 nodes in the unit square, joined with their 6 nearest, x = a smooth field + noise, and
 y = 1 + 0.5 x + noise. 30 % of the cells of both columns are missing. The slope of y on x is estimated from the
-complete table (before cells were removed), from rows without missing cells, from the filled table as if it were complete (single imputation),
-and from draws, pooled by Rubin's rules.
+complete table (before cells were removed), from rows without missing cells, from the filled table as if it were
+complete (single imputation), and from draws, pooled by Rubin's rules.
 """
 
 import sys

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from pyarrow import csv, parquet
 from typer.testing import CliRunner
@@ -64,3 +65,35 @@ def test_a_wrong_value_is_printed_first_and_written(files):
     assert "income" in done.stdout.splitlines()[0]
     assert run(files, "check", "-o", files / "found.csv").exit_code == 1  # exists already
     assert run(files, "check", "--most", 0).exit_code == 2
+
+
+def test_an_audit_tells_what_follows_the_graph_from_what_does_not(tmp_path):
+    rng = np.random.default_rng(0)
+    walk = np.cumsum(rng.normal(size=120))
+    town = np.where(np.arange(120) < 60, "A", "B")
+    columns = {"income": 4000 * walk, "noise": rng.normal(size=120)}
+    hidden = {name: pa.array(part, mask=rng.random(120) < 0.3) for name, part in columns.items()}
+    names = [f"p{row}" for row in range(120)]
+    parquet.write_table(
+        pa.table({"id": names, **hidden, "age": rng.normal(size=120), "town": town}), tmp_path / "n.parquet"
+    )
+    parquet.write_table(pa.table({"source": names[:-1], "target": names[1:]}), tmp_path / "e.parquet")
+
+    def audit(*options):
+        paths = [tmp_path / "n.parquet", tmp_path / "e.parquet"]
+        return CliRunner().invoke(app, list(map(str, ["audit", *paths, *options])))
+
+    income, noise = (
+        json.loads(audit("--column", name, "--group", "town", "--json").stdout) for name in ("income", "noise")
+    )
+    assert [one["group"] for one in income["recovery"]] == ["all nodes", "A", "B"]
+    assert income["recovery"][0]["explained"] > 0.8
+    assert abs(noise["recovery"][0]["explained"]) < 0.15
+    assert income["interval_width"] < income["usual_width"] / 2
+    assert noise["interval_width"] > noise["usual_width"] / 2
+    assert income["n_withheld"] == hidden["income"].null_count
+    assert len(income["most_exposed"]) == 10
+    assert "not clearly better than guessing" in audit("--column", "noise", "-q").stdout
+    assert "nothing to recover" in audit("--column", "age").stderr
+    assert audit("--column", "income", "--group", "village").exit_code == 2
+    assert audit("--column", "incom").exit_code == 2

@@ -106,7 +106,7 @@ def test_draws_refuse_what_they_cannot_do():
 
 
 def test_rubins_rules_by_hand():
-    # estimates 2, 3, 4 with variance 1: within 1, between 1, total 1 + 4/3, share (4/3)/(7/3) = 4/7, 2 / (4/7)^2 = 6.125
+    # 2, 3, 4 with variance 1: within 1, between 1, total 1 + 4/3, share (4/3)/(7/3) = 4/7, 2 / (4/7)^2 = 6.125
     pooled = pcfi.pool([2.0, 3.0, 4.0], [1.0, 1.0, 1.0])
     assert (pooled.estimate, pooled.within, pooled.between) == (3.0, 1.0, 1.0)
     assert pooled.variance == pytest.approx(7 / 3)

@@ -1,9 +1,9 @@
 """Completed tables that are plausible together: the estimates plus random errors that covary as real ones do.
 
-The error of a missing cell is its calibrated standard deviation times a standard normal u. Within a row, u follows the
-factors: what they leave open given the known columns of the row is shared by its missing ones. Between nodes, the
-factors' part and each column's own part are random fields on the graph (`error_fields`), as far as errors of hidden
-neighbours proved to be alike.
+The error of a missing cell is its calibrated standard deviation times a standard normal u. Within a row, the u of its
+missing columns are correlated as the regressions of the columns on each other say, or the factors, whichever has the
+larger weight in the estimates. Between nodes, u is a random field on the graph (`error_fields`), as far as errors of
+hidden neighbours proved to be alike.
 """
 
 from collections.abc import Iterator
@@ -15,19 +15,23 @@ from typing import Any
 import numpy as np
 
 from pcfi._typing import Array
+from pcfi.backends import backend_for
 from pcfi.cell_info import CellInfo
 from pcfi.errors import ParameterError
+from pcfi.estimation.column_regression import ColumnRegression
 from pcfi.estimation.result import seed_of
 from pcfi.estimation.value_model import ValueModel, row_blocks
 from pcfi.explanation.error_fields import ErrorField
 from pcfi.explanation.surprise import hidden_residuals, parts_of
 from pcfi.inputs import tensors
 from pcfi.inputs.problem import survey
+from pcfi.pipeline import fill
 from pcfi.stages.hops import count_hops
 
 COVERAGE, NORMAL_QUANTILE = 0.9, 1.6448536269514722  # the interval that the spread of draws agrees with
 N_FOLDS = 5  # parts of the known cells: a fifth of the pairs of neighbours is hidden together
 PRIOR_PAIRS = 20.0  # pairs of neighbours that say "as in all columns" about the errors of one
+MIN_EIGENVALUE = 0.05  # of the precision matrix of the columns
 MAX_RESIDUAL = 4.0  # times the error to expect: a few wild errors say little about others
 
 
@@ -68,14 +72,29 @@ class Drawing:
     def centres(self) -> Array:
         """Estimates on the scale of the model, medians where that is logarithmic."""
         scale, hops = self.model.scale, self.cells.host_hops
+        values = self._estimates()
         with np.errstate(divide="ignore", invalid="ignore"):
-            transformed = np.where(scale.logarithmic, np.log(self.cells.host_values), self.cells.host_values)
+            transformed = np.where(scale.logarithmic, np.log(values), values)
         centres = scale.standardized(transformed)
         for rows in row_blocks(*centres.shape):
             codes = hops.codes[rows][:, hops.patterns]
             variance = self.model.standard_deviations(codes == 0, hops.is_reachable(codes)) ** 2
             centres[rows] -= scale.mean_shift(variance)
         return centres
+
+    def _estimates(self) -> Array:
+        """Filled values, without the part of the graph alone if other columns have a part.
+
+        That part makes errors smaller on average, but relations between columns weaker than they are.
+        """
+        weights = self.model.cells.weights.copy()
+        weights[0] = 0.0
+        if not weights.any():
+            return self.cells.host_values
+        model = replace(self.model, cells=replace(self.model.cells, weights=weights / weights.sum()))
+        problem = self.cells.problem
+        filled = fill(problem, replace(self.cells.settings, progress=False), backend_for(problem), model)
+        return np.asarray(filled.values, dtype=np.float64)
 
     @cached_property
     def shares(self) -> Array:
@@ -108,7 +127,7 @@ class Drawing:
                 sums[1, channel] = (expected**2)[both].sum()
         common = np.clip(sums[0].sum() / max(sums[1].sum(), 1e-300), 0.0, 1.0) if sums[1].sum() > 0 else 0.0
         prior = PRIOR_PAIRS * float((expected**2).mean()) if len(expected) else 1.0
-        return np.clip((sums[0] + prior * common) / (sums[1] + prior), 0.0, 1.0)
+        return np.asarray(np.clip((sums[0] + prior * common) / (sums[1] + prior), 0.0, 1.0))
 
     @cached_property
     def _fields(self) -> list[ErrorField]:
@@ -128,7 +147,7 @@ class Drawing:
     def _row_field(self) -> ErrorField:
         """The field of the factors: on nodes that miss something."""
         problem = self.cells.problem
-        complete = problem.mask.all(axis=1, keepdims=True)
+        complete = np.asarray(problem.mask.all(axis=1)).reshape(-1, 1)
         values = np.zeros(complete.shape)
         one = replace(problem, values=values, mask=complete, channels=survey(values, complete))
         hops = count_hops(one)
@@ -143,18 +162,21 @@ class Drawing:
         own = np.empty((n_nodes, n_channels))
         for channel in range(n_channels):
             own[:, channel] = self._fields[hops.patterns[channel]].draw(rng, float(self.shares[channel]))
-        rank = model.factors.rank
-        if rank == 0:
-            return own
+        if model.regression is not None and model.weights[2] > model.weights[1]:
+            return _related_by_regression(own, problem.mask, conditional_precision(model.regression))
+        return own if model.factors.rank == 0 else self._related_by_factors(own, rng)
+
+    def _related_by_factors(self, own: Array, rng: np.random.Generator) -> Array:
+        """What the factors leave open given the known columns of a row is shared by its missing ones."""
+        factors, mask = self.model.cells.factors, self.cells.problem.mask
         shared = float(self.shares[self.model.scale.active].mean())
-        factors = np.stack([self._row_field.draw(rng, shared) for _ in range(rank)], axis=1)
-        for rows in row_blocks(n_nodes, n_channels * rank):
-            known = problem.mask[rows].astype(np.float64)
-            _, covariance = model.factors.posterior(np.zeros(known.shape), known)
-            common = np.einsum("nij,nj->ni", np.linalg.cholesky(covariance), factors[rows]) @ model.factors.loadings.T
-            spread = ((covariance @ model.factors.loadings.T) * model.factors.loadings.T).sum(axis=1)
-            noise = model.factors.noise
-            own[rows] = (common + np.sqrt(noise) * own[rows]) / np.sqrt(spread + noise)
+        drawn = np.stack([self._row_field.draw(rng, shared) for _ in range(factors.rank)], axis=1)
+        for rows in row_blocks(len(own), own.shape[1] * factors.rank):
+            known = mask[rows].astype(np.float64)
+            _, covariance = factors.posterior(np.zeros(known.shape), known)
+            common = np.einsum("nij,nj->ni", np.linalg.cholesky(covariance), drawn[rows]) @ factors.loadings.T
+            spread = ((covariance @ factors.loadings.T) * factors.loadings.T).sum(axis=1)
+            own[rows] = (common + np.sqrt(factors.noise) * own[rows]) / np.sqrt(spread + factors.noise)
         return own
 
     def table(self, rng: np.random.Generator) -> Any:
@@ -177,3 +199,33 @@ class Drawing:
             reached = rng.random((len(shares), 1)) * shares.sum(axis=1, keepdims=True)
             chosen = (np.cumsum(shares, axis=1) < reached).sum(axis=1).clip(max=len(channels) - 1)
             drawn[np.ix_(missing, channels)] = np.eye(len(channels))[chosen]
+
+
+def conditional_precision(regression: ColumnRegression) -> Array:
+    """Precision matrix of the columns given the graph, with 1 on the diagonal.
+
+    If column c has the coefficients w_cd and the noise s_c in its regression on the others, the precision is 1 / s_c on
+    the diagonal and -w_cd / s_c beside it; both estimates of an entry are averaged, and drawn towards 0 as far as
+    needed for a covariance.
+    """
+    slopes = regression.columns / np.sqrt(regression.noise)[:, None] * np.sqrt(regression.noise)
+    precision = -(slopes + slopes.T) / 2
+    np.fill_diagonal(precision, 1.0)
+    least = float(np.linalg.eigvalsh(precision)[0])
+    if least < MIN_EIGENVALUE:
+        precision *= (1 - MIN_EIGENVALUE) / (1 - least)
+        np.fill_diagonal(precision, 1.0)
+    return precision
+
+
+def _related_by_regression(own: Array, mask: Array, precision: Array) -> Array:
+    """Errors whose correlation within a row is that of its missing columns given the known ones."""
+    diagonal = np.eye(len(precision))
+    for rows in row_blocks(len(own), len(precision) ** 2):
+        missing = ~mask[rows]
+        within = np.where(missing[:, :, None] & missing[:, None, :], precision, diagonal)
+        covariance = np.linalg.inv(within)
+        spread = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+        root = np.linalg.cholesky(covariance / spread[:, :, None] / spread[:, None, :])
+        own[rows] = np.einsum("nij,nj->ni", root, own[rows])
+    return own

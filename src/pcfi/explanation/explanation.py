@@ -148,13 +148,10 @@ class Explanation:
     def _sources(self, own: Array) -> list[tuple[str, str]]:
         order = np.flatnonzero(own)
         order = order[np.argsort(-np.abs(self.known.weights[order]), kind="stable")]
-        lines = [
-            (
-                share(self.known.weights[one]),
-                f"{self.known.nodes[one]!r}, {number(self.known.values[one])}, {counted(int(self.known.hops[one]), 'hop')}",
-            )
-            for one in order[:MAX_SHOWN]
-        ]
+        known, lines = self.known, []
+        for one in order[:MAX_SHOWN]:
+            text = f"{known.nodes[one]!r}, {number(known.values[one])}, {counted(int(known.hops[one]), 'hop')}"
+            lines.append((share(known.weights[one]), text))
         rest = order[MAX_SHOWN:]
         if len(rest):
             lines.append((share(self.known.weights[rest].sum()), f"{counted(len(rest), 'other node')}"))

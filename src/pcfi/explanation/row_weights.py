@@ -17,7 +17,7 @@ MAX_BLOCK_CELLS = 1 << 16  # cells of a block of rows: factors need some arrays 
 
 @dataclass(frozen=True, eq=False)
 class RowWeights:
-    """Estimate of a cell, standardised: constant + sum of coefficient * (known value or graph's estimate) over channels.
+    """Estimate of a cell, standardised: constant + sum of coefficient * (known value or graph's estimate).
 
     `channels` are those with a coefficient; `variance` is that of the estimate.
     """
