@@ -4,9 +4,10 @@
 
 Tables of scikit-learn, whose graph joins rows that are close in columns which are then left out of the table, and
 handwritten digits, whose graph is the grid of pixels (a node is a pixel, a column an image). Errors are planted into
-1 % of the known cells (at least 10): a decimal point shifted by one or two places, a value in another unit (inches for
-centimetres), or the value of another node of the same column. 20 % of all cells are missing. Precision is the share of planted errors among as many
-most surprising cells as were planted; 'by column' ranks by the distance from the column's median instead.
+1 % of the known cells (at least 10): a decimal point shifted by one or two places, a value in another unit (inches
+for centimetres), or the value of another node of the same column. 20 % of all cells are missing. Precision is the
+share of planted errors among as many most surprising cells as were planted; 'by column' ranks by the distance from
+the column's median instead.
 """
 
 import sys
