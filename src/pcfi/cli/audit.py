@@ -12,6 +12,7 @@ from pcfi.cli.arguments import grouped_command
 from pcfi.cli.loading import load
 from pcfi.cli.session import open_session
 from pcfi.errors import ParameterError
+from pcfi.inputs.cell_names import CellNames
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def audit(
         parameters = estimation.parameters(directed=columns.directed)
         directed = bool(columns.directed)
         loaded = load(session, files.paths, columns.node_columns(), columns.edge_columns(), directed=directed)
-        loaded.table.cell_names().column(audited.column, len(loaded.table.columns))
+        CellNames.of_table(loaded.table).column(audited.column, len(loaded.table.columns))
         groups = None
         if audited.group is not None:
             if audited.group not in loaded.nodes.table.column_names:

@@ -11,6 +11,7 @@ from pcfi.cli.arguments import grouped_command, names
 from pcfi.cli.loading import load
 from pcfi.cli.session import open_session
 from pcfi.errors import ParameterError
+from pcfi.inputs.cell_names import CellNames
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def explain(
         nodes, chosen = names(cells.node), names(cells.column)
         if not nodes or not chosen:
             raise ParameterError("--node and --column need a name each")
-        known_names = loaded.table.cell_names()
+        known_names = CellNames.of_table(loaded.table)
         for column in chosen:
             known_names.column(column, len(loaded.table.columns))
         for node in nodes:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pcfi.errors import ParameterError, counted
+from pcfi.inputs.ids import narwhals
 
 MAX_COMPARED = 20_000  # names that are compared with a misspelled one; more would take seconds
 
@@ -31,6 +32,18 @@ class CellNames:
     ids: Any = None
     columns: tuple[str, ...] = ()
     categories: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+
+    @staticmethod
+    def of_table(table: Any) -> "CellNames":
+        """How a `NodeTable` names nodes, columns and categories."""
+        frame = narwhals().from_native(table.native, eager_only=True)
+        categories = {
+            number: tuple(map(str, frame.get_column(column.name)[column.samples.tolist()].to_list()))
+            for number, column in enumerate(table.columns)
+            if column.samples is not None
+        }
+        names = tuple(str(column.name) for column in table.columns)
+        return CellNames(ids=table.ids.series, columns=names, categories=categories)
 
     @cached_property
     def _rows(self) -> dict[Hashable, int]:

@@ -95,7 +95,7 @@ def _read_table(table: NodeTable, known: Any) -> Container:
         wrap_categories=table.wrap_categories,
         column_names=tuple(str(column.name) for column in table.columns),
         channel_name=table.channel_name,
-        names=table.cell_names(),
+        names=CellNames.of_table(table),
     )
 
 

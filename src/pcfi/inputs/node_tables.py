@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from pcfi._typing import Array
 from pcfi.errors import ColumnWarning, FeatureError, GraphError, ParameterError, counted
-from pcfi.inputs.cell_names import CellNames
 from pcfi.inputs.columns import (
     MAX_EXACT_INTEGER,
     EdgeColumns,
@@ -121,17 +120,6 @@ class NodeTable:
         """The column that a channel belongs to, in words."""
         ends = np.cumsum([column.width for column in self.columns])
         return f"the column {self.columns[int(np.searchsorted(ends, channel, side='right'))].name!r}"
-
-    def cell_names(self) -> CellNames:
-        """How the table names nodes, columns and categories."""
-        frame = self._frame()
-        categories = {
-            number: tuple(str(label) for label in frame.get_column(column.name)[column.samples.tolist()].to_list())
-            for number, column in enumerate(self.columns)
-            if column.samples is not None
-        }
-        names = tuple(str(column.name) for column in self.columns)
-        return CellNames(ids=self.ids.series, columns=names, categories=categories)
 
     def known(self, known: Any) -> Any:
         """The caller's mask of known cells as an array; a table is read by the names of the columns."""
