@@ -23,6 +23,7 @@ from pcfi.explanation.row_weights import row_weights
 from pcfi.explanation.source_weights import PatternWalk, SourceWeights
 
 MAX_KEPT = 32  # solved cells that are kept: columns with the same sources share them
+NEGLIGIBLE = 1e-12  # weight relative to the largest below which a cell is left out: far sources of a large graph
 
 
 def explain(cells: CellInfo, node: Any, column: Any) -> Explanation | Explanations:
@@ -203,7 +204,7 @@ def _sorted(parts: list[Any], cells: CellInfo) -> KnownCells:
     )
     channels = np.repeat([part[1] for part in parts], [len(part[0]) for part in parts])
     order = np.argsort(-np.abs(contributions), kind="stable")
-    order = order[weights[order] != 0]
+    order = order[np.abs(weights[order]) > NEGLIGIBLE * np.abs(weights).max(initial=0.0)]
     names = [cells.names.name(number) for number in range(int(columns[-1]) + 1)]
     return KnownCells(
         nodes=[cells.names.node(node) for node in nodes[order]],
