@@ -45,6 +45,7 @@ PUBLIC = {
     "evaluate",
     "impute",
     "position",
+    "pool",
     "prepare_graph",
     "tune",
 }

@@ -28,6 +28,7 @@ from pcfi.errors import (
 )
 from pcfi.estimation import Tuning, tune
 from pcfi.evaluation import Evaluation, evaluate
+from pcfi.explanation.pooling import pool
 from pcfi.imputation import impute
 from pcfi.inputs.graphs import Graph, prepare_graph
 from pcfi.inputs.knn import knn_graph
@@ -73,6 +74,7 @@ __all__ = [
     "evaluate",
     "impute",
     "knn_graph",
+    "pool",
     "position",
     "prepare_graph",
     "tune",

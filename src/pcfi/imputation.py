@@ -9,6 +9,7 @@ import numpy as np
 
 from pcfi._typing import Array
 from pcfi.backends import backend_for
+from pcfi.cell_info import CellInfo
 from pcfi.errors import GraphWarning, ParameterError, PcfiWarning, ScaleWarning, TuningWarning
 from pcfi.estimation import Resolved, resolve
 from pcfi.estimation.column_reports import column_names
@@ -31,7 +32,7 @@ from pcfi.pipeline.policies import (
 )
 from pcfi.positions import graph_position, sized_like
 from pcfi.progress import compile_notice
-from pcfi.result import CellInfo, Imputation
+from pcfi.result import Imputation
 from pcfi.settings import Settings
 from pcfi.stages.diffusion import DiffusionOutcome
 from pcfi.stages.solvers import Solver, UntilSettled
@@ -232,12 +233,15 @@ def _report(problem: Problem, resolved: Resolved, filled: Filled) -> tuple[Imput
             dtype=problem.dtype,
             wrap=problem.wrap_cells,
             append=problem.append,
+            wrap_values=problem.wrap_values,
             first_channels=problem.first_channels,
             categorical=problem.categorical,
             columns=problem.columns,
             wrap_categories=problem.wrap_categories,
             graph=problem.graph,
             model=resolved.model,
+            settings=settings,
+            names=problem.names,
         ),
         parameters=_parameters(settings),
     )

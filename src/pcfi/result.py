@@ -1,98 +1,18 @@
 """The result of `impute`: the filled values, their confidence and expected error, and convergence diagnostics."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pcfi._typing import Array
+from pcfi.cell_info import CellInfo
 from pcfi.errors import ParameterError, counted
 from pcfi.estimation.result import ColumnReports, Tuning
-from pcfi.estimation.value_model import ValueModel
 from pcfi.inputs import tensors
 from pcfi.inputs.columns import shortened
-from pcfi.inputs.graphs import Graph
-from pcfi.stages.hops import Hops
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class CellInfo:
-    """Cell by cell facts behind an `Imputation`, before they are put into the caller's container.
-
-    Attributes
-    ----------
-    filled : array or tensor of shape (n_nodes, n_channels)
-        The filled values; a column of categories is several channels.
-    hops : Hops or None
-        None for methods that do not search the graph.
-    empty_channels : ndarray of bool
-        Channels without a known value, whose missing cells are unreachable by any method.
-    dtype : dtype
-        Of the values.
-    wrap : callable
-        Puts a table of the shape of `filled` into the caller's container.
-    append : callable
-        Puts position channels behind a result in the caller's container.
-    first_channels, categorical : index of channels
-        As in `Problem`.
-    columns : ndarray of int
-        Number of the column that each channel belongs to.
-    wrap_categories : callable or None
-        As in `Problem`.
-    graph : Graph
-    model : ValueModel or None
-        The model that estimated the values, if one did.
-    """
-
-    filled: Any
-    hops: Hops | None
-    empty_channels: Array
-    dtype: npt.DTypeLike
-    wrap: Callable[[Any], Any]
-    append: Callable[[Any, Array], Any]
-    first_channels: Any
-    categorical: Any
-    columns: Array
-    wrap_categories: Callable[[int, Array], Any] | None
-    graph: Graph
-    model: ValueModel | None
-
-    @property
-    def unreachable(self) -> Any:
-        """Mask of the cells that no source can reach."""
-        if self.hops is not None:
-            return self.hops.unreachable()
-        return np.tile(self.empty_channels, (len(self.filled), 1))
-
-    @cached_property
-    def standardized_errors(self) -> Array | None:
-        """Expected absolute error of every cell in standard deviations of its channel; None without a model."""
-        if self.hops is None or self.model is None:
-            return None
-        return self.model.expected_errors(self.graph, self.host_hops, self.host_values)
-
-    @cached_property
-    def host_values(self) -> Array:
-        """The filled values as an array of float64."""
-        filled = self.filled if isinstance(self.filled, np.ndarray) else tensors.to_array(self.filled, "values")
-        return filled.astype(np.float64, copy=False)
-
-    @cached_property
-    def host_hops(self) -> Hops:
-        """The hops as an array."""
-        if self.hops is None:
-            raise ValueError("a method without hops has none")
-        codes = self.hops.codes
-        return self.hops if isinstance(codes, np.ndarray) else replace(self.hops, codes=tensors.to_array(codes, "hops"))
-
-    def wrapped(self, cells: Array) -> Any:
-        """An array of one number per cell in the caller's container, dtype and place."""
-        cells = cells.astype(self.dtype)
-        return self.wrap(cells if isinstance(self.filled, np.ndarray) else tensors.beside(self.filled, cells))
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -246,6 +166,74 @@ class Imputation:
         shares = cells.model.scale.typical[channels]
         calibrated = categories[number].probabilities(estimates, shares / shares.sum())
         return cells.wrap_categories(number, np.where(known, estimates, calibrated))
+
+    def explain(self, node: Any, column: Any) -> Any:
+        """Which known cells the value of a cell comes from, and with which weight.
+
+        Exact, given the fitted parameters: the parts add up to the value, and a weight is by how much the value grows
+        with a known one.
+
+        Parameters
+        ----------
+        node : id or row number, or a list of them
+            As the table names nodes; the row number of an array.
+        column : name or number, or a list of them
+            Two lists go in pairs.
+
+        Returns
+        -------
+        Explanation, or Explanations for a list
+            Prints as text and, in a notebook, with a picture; `to_frame()` is a table.
+
+        Examples
+        --------
+        >>> import numpy as np, pcfi
+        >>> table = np.stack([np.arange(30.0), np.arange(30.0) % 7], axis=1)
+        >>> table[[4, 11, 12, 20], 0] = np.nan
+        >>> result = pcfi.impute(table, [np.arange(29), np.arange(1, 30)])
+        >>> explanation = result.explain(4, 0)
+        >>> sorted(explanation.known.nodes[:2])
+        [3, 5]
+        >>> parts = explanation.to_rows()
+        >>> bool(np.isclose(sum(part["contribution"] for part in parts), result.values[4, 0]))
+        True
+        """
+        from pcfi.explanation.explaining import explain
+
+        return explain(self.cells, node, column)
+
+    @cached_property
+    def surprise(self) -> Any:
+        """Known cells that the model, leaving them out, would not have expected, the most surprising first.
+
+        Probably errors in the data. A `Surprises`: prints the first ten, `to_frame()` is a table. Computed when first
+        used, which takes about as long as `impute`.
+        """
+        from pcfi.explanation.surprise import find_surprises
+
+        return find_surprises(self.cells)
+
+    def draws(self, m: int = 20, *, random_state: Any = None) -> Any:
+        """Several completed tables that are plausible together, for multiple imputation.
+
+        Analyse each and combine what it says by `pcfi.pool`. Known cells are unchanged. Errors of neighbouring cells
+        and of the columns of a node covary, and each cell's spread is that of its 90 % interval.
+
+        Parameters
+        ----------
+        m : int, default=20
+            Number of tables. They are made one at a time, so that m does not cost memory.
+        random_state : int, numpy Generator or None, default=None
+            None is a fixed seed: the same call gives the same tables.
+
+        Returns
+        -------
+        iterator of tables
+            In the container of `values`.
+        """
+        from pcfi.explanation.draws import draw_tables
+
+        return draw_tables(self.cells, m, random_state)
 
     @property
     def columns(self) -> ColumnReports:

@@ -10,6 +10,7 @@ import numpy as np
 from pcfi._typing import Array
 from pcfi.errors import FeatureError, UnsupportedTypeError
 from pcfi.inputs import tensors
+from pcfi.inputs.cell_names import CellNames
 from pcfi.inputs.columns import refuse_long_integers
 from pcfi.inputs.graphs import GraphLike
 from pcfi.inputs.ids import is_frame
@@ -62,6 +63,8 @@ class Container:
         Names of the columns, if they have names; a column of categories is several channels.
     channel_name : callable
         What a channel is called in messages.
+    names : CellNames
+        How the caller names nodes and columns.
     """
 
     array: Any
@@ -75,6 +78,7 @@ class Container:
     wrap_categories: Callable[[int, Array], Any] | None = None
     column_names: tuple[str, ...] = ()
     channel_name: Callable[[int], str] = default_channel_name
+    names: CellNames = field(default_factory=CellNames)
 
 
 def open_container(features: Any, known: Any, graph: GraphLike = None) -> Container:
@@ -102,6 +106,7 @@ def _read_table(table: NodeTable, known: Any) -> Container:
         wrap_categories=table.wrap_categories,
         column_names=tuple(str(column.name) for column in table.columns),
         channel_name=table.channel_name,
+        names=CellNames.of_table(table),
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from pcfi._typing import Array, ArrayOrTensor
 from pcfi.errors import DivergenceError, FeatureError, ParameterError, UnsupportedTypeError, counted
 from pcfi.inputs import tensors
+from pcfi.inputs.cell_names import CellNames
 from pcfi.inputs.containers import Container, Wrap, append_columns, default_channel_name, open_container
 from pcfi.inputs.graphs import Graph, GraphLike, is_graph, read_graph
 from pcfi.inputs.knn import knn_graph
@@ -95,6 +97,8 @@ class Problem:
         What a channel is called in messages.
     build_graph : callable or None
         Makes the graph from features (NaN where missing), if it depends on them.
+    names : CellNames
+        How the caller names nodes and columns.
     """
 
     values: ArrayOrTensor
@@ -111,6 +115,7 @@ class Problem:
     column_names: tuple[str, ...] = ()
     channel_name: Callable[[int], str] = default_channel_name
     build_graph: Callable[[Array], Graph] | None = None
+    names: CellNames = field(default_factory=CellNames)
 
     @property
     def on_device(self) -> bool:
@@ -171,6 +176,7 @@ def read_problem(features: Any, graph: GraphLike, known: Any = None, *, directed
         wrap_categories=container.wrap_categories,
         column_names=container.column_names,
         channel_name=container.channel_name,
+        names=container.names,
     )
 
 
@@ -191,10 +197,14 @@ def _read_features(container: Container) -> tuple[Array, Wrap]:
         return values, container.wrap_values
     dtype = working_dtype(values.dtype)
     is_half = values.dtype.kind == "f" and values.dtype.itemsize == 2
-    wrap_values = (lambda filled: container.wrap_values(to_half(filled))) if is_half else container.wrap_values
+    wrap_values = partial(_wrap_half, container.wrap_values) if is_half else container.wrap_values
     if not values.flags.c_contiguous or values.dtype != dtype:
         refuse_allocation(values.size * dtype.itemsize, f"a copy of the features in rows, as {dtype},")
     return np.ascontiguousarray(values, dtype=dtype), wrap_values
+
+
+def _wrap_half(wrap_values: Wrap, filled: Array) -> Any:
+    return wrap_values(to_half(filled))
 
 
 def _check_shape(shape: tuple[int, ...]) -> None:

@@ -1,0 +1,94 @@
+"""`pcfi audit`: how well a withheld attribute can be recovered from the graph and the other columns."""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import typer
+
+import pcfi
+from pcfi.cli import options as o
+from pcfi.cli.arguments import grouped_command
+from pcfi.cli.loading import load
+from pcfi.cli.session import open_session
+from pcfi.errors import ParameterError
+from pcfi.inputs.cell_names import CellNames
+
+
+@dataclass(frozen=True)
+class AuditOptions:
+    """What to audit."""
+
+    column: str = o.filling_option("--column", "COLUMN", "The attribute that some nodes withhold.", default=...)
+    group: str | None = o.filling_option("--group", "COLUMN", "Node column whose groups are reported one by one.")
+    most: int = o.filling_option("--most", "NUMBER", "Most exposed nodes to print.", default=10)
+
+
+def audit(
+    files: o.FileOptions,
+    audited: AuditOptions,
+    columns: o.ColumnOptions,
+    estimation: o.EstimationOptions,
+    running: o.RunOptions,
+) -> None:
+    """Say how well an attribute can be recovered for nodes that withhold it (missing cells).
+
+    Known cells are hidden in the way cells are missing, estimated, and compared with what they were. Nothing is
+    written.
+
+    Example: pcfi audit nodes.csv edges.csv --column income --group region
+    """
+    with open_session(**vars(running)) as session:
+        parameters = estimation.parameters(directed=columns.directed)
+        directed = bool(columns.directed)
+        loaded = load(session, files.paths, columns.node_columns(), columns.edge_columns(), directed=directed)
+        CellNames.of_table(loaded.table).column(audited.column, len(loaded.table.columns))
+        groups = None
+        if audited.group is not None:
+            if audited.group not in loaded.nodes.table.column_names:
+                raise ParameterError(f"--group {audited.group!r} is not a column of {files.nodes}")
+            groups = loaded.nodes.table[audited.group].to_pylist()
+        with session.stage("impute"):
+            result = pcfi.impute(loaded.table, loaded.graph, **parameters, progress=session.progress)
+        with session.stage("audit"):
+            from pcfi.explanation.exposure import find_exposure
+
+            exposure = find_exposure(result.cells, audited.column, groups, audited.most)
+        if running.as_json:
+            from pcfi.report.facts import finite
+
+            typer.echo(json.dumps(finite(asdict(exposure)), default=str))
+        session.answer("\n".join(_lines(exposure)))
+
+
+def _lines(exposure: Any) -> list[str]:
+    from pcfi.explanation.explanation import number
+
+    whole = exposure.recovery[0]
+    unit = "of cells guessed wrongly" if exposure.is_category else "error"
+    lines = [
+        f"{exposure.column} is withheld at {exposure.n_withheld:,} nodes. {_verdict(whole, exposure.is_category)}",
+        f"{'':<20} {'hidden':>7} {unit:>12} {'by guessing':>12} {'recovered':>10}",
+    ]
+    lines += [
+        f"{one.group:<20} {one.n_hidden:>7,} {number(one.error):>{max(12, len(unit))}} {number(one.error_of_mean):>12} "
+        f"{one.explained:>10.0%}"
+        for one in exposure.recovery
+    ]
+    if not exposure.is_category:
+        width, usual = number(exposure.interval_width), number(exposure.usual_width)
+        lines.append(f"Half of the 90 % intervals are narrower than {width}; 90 % of the known values span {usual}.")
+        lines += ["Most exposed, by the width of the interval:"]
+        lines += [f"{number(width):>12}  {node}" for node, width in exposure.most_exposed]
+    return lines
+
+
+def _verdict(whole: Any, is_category: bool) -> str:
+    if not whole.explained > 0 or 100 * whole.explained < 2 * whole.standard_error:
+        return "What is known does not clearly give it away: estimates are not clearly better than guessing."
+    part = f"{whole.explained:.0%} +- {whole.standard_error:.0f} %"
+    kind = "wrong guesses" if is_category else "squared errors of a guess"
+    return f"What is known gives part of it away: {part} of the {kind} are avoided."
+
+
+command = grouped_command(audit)

@@ -1,0 +1,130 @@
+"""Draws: known cells stay, spread agrees with intervals, covariance with a dense posterior; Rubin's rules."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pcfi
+from pcfi.explanation.draws import Drawing
+from pcfi.explanation.error_fields import ErrorField
+
+
+def _path(n=60, rate=0.3, seed=0):
+    rng = np.random.default_rng(seed)
+    base = np.cumsum(rng.normal(size=n))
+    table = np.stack([3 * base + rng.normal(size=n), np.exp(base / 4 + rng.normal(size=n) / 9)], axis=1)
+    return np.where(rng.random(table.shape) < rate, np.nan, table), np.stack([np.arange(n - 1), np.arange(1, n)])
+
+
+def test_draws_keep_known_cells_and_spread_as_intervals_say():
+    table, path = _path()
+    result = pcfi.impute(table, path)
+    drawn = np.stack(list(result.draws(300, random_state=1)))
+    known = np.isfinite(table)
+    assert (drawn[:, known] == table[known]).all()
+    low, high = result.interval(0.9)
+    inside = (drawn >= low) & (drawn <= high)
+    assert inside[:, ~known].mean() == pytest.approx(0.9, abs=0.02)
+    again = np.stack(list(result.draws(2, random_state=1)))
+    np.testing.assert_array_equal(again, drawn[:2])
+    assert not np.array_equal(next(result.draws(1, random_state=2)), drawn[0])
+    assert (drawn[:, :, 1] >= 0).all()
+
+
+@pytest.mark.parametrize("dense", [0, 10_000])
+@pytest.mark.parametrize("alpha", [0.5, 1.0])
+def test_fields_have_the_covariance_of_the_dense_posterior(dense, alpha, monkeypatch):
+    monkeypatch.setattr("pcfi.explanation.error_fields.MAX_DENSE", dense)
+    rng = np.random.default_rng(0)
+    n = 14
+    edges, weights = np.stack([np.arange(n - 1), np.arange(1, n)]), rng.random(n - 1) + 0.5
+    graph = pcfi.prepare_graph((np.append(edges, [[0, 3], [7, 12]], axis=1), np.append(weights, [1.0, 2.0])), n)
+    hops = np.array([0, 1, 2, 2, 1, 0, 1, 1, 0, 1, 2, 2, 2, 3])
+    adjacency = graph._matrix().toarray()
+    conductance = adjacency * alpha ** (hops[:, None] + hops[None, :])
+    laplacian = np.diag(conductance.sum(axis=1)) - conductance
+    free = hops > 0
+    covariance = np.linalg.inv(laplacian[np.ix_(free, free)])
+    wanted = covariance / np.sqrt(np.outer(np.diagonal(covariance), np.diagonal(covariance)))
+    field = ErrorField(graph=graph, hops=hops, reachable=np.ones(n, dtype=bool), alpha=alpha)
+    sampled = np.stack([field.draw(rng, 1.0) for _ in range(3000)])[:, free]
+    np.testing.assert_allclose(np.corrcoef(sampled.T), wanted, atol=0.08)
+    mixed = np.stack([field.draw(rng, 0.5) for _ in range(3000)])[:, free]
+    off = ~np.eye(free.sum(), dtype=bool)
+    np.testing.assert_allclose(np.corrcoef(mixed.T)[off], 0.5 * wanted[off], atol=0.08)
+
+
+def test_errors_within_a_row_follow_the_factors():
+    rng = np.random.default_rng(0)
+    common = rng.normal(size=300)
+    table = np.stack([common + 0.3 * rng.normal(size=300) for _ in range(3)], axis=1)
+    table[rng.random(table.shape) < 0.3] = np.nan
+    result = pcfi.impute(table, [np.arange(299), np.arange(1, 300)])
+    model = result.cells.model.cells.factors
+    assert model.rank > 0
+    drawing = Drawing(result.cells, result.cells.model)
+    row = int(np.flatnonzero(np.isnan(table).all(axis=1))[0])
+    errors = np.stack([drawing.errors(rng)[row] for _ in range(1500)])
+    covariance = model.loadings @ model.loadings.T + np.diag(model.noise)
+    wanted = covariance / np.sqrt(np.outer(np.diagonal(covariance), np.diagonal(covariance)))
+    np.testing.assert_allclose(np.corrcoef(errors.T), wanted, atol=0.08)
+
+
+def test_a_column_that_ignores_the_graph_has_independent_errors():
+    rng = np.random.default_rng(0)
+    table = np.where(rng.random((400, 1)) < 0.3, np.nan, rng.normal(size=(400, 1)))
+    result = pcfi.impute(table, [np.arange(399), np.arange(1, 400)])
+    assert Drawing(result.cells, result.cells.model).shares[0] < 0.3
+
+
+def test_tables_and_categories_come_back_as_tables():
+    nodes = pd.DataFrame(
+        {"id": [f"n{row}" for row in range(40)], "x": np.sin(np.arange(40) / 5), "kind": list("uuvv" * 10)}
+    )
+    nodes.loc[[3, 9, 20], "x"] = None
+    nodes.loc[[5, 6, 30], "kind"] = None
+    edges = pd.DataFrame({"source": nodes["id"][:-1].to_numpy(), "target": nodes["id"][1:].to_numpy()})
+    result = pcfi.frames.impute(nodes, edges, categorical=["kind"])
+    drawn = list(result.draws(30, random_state=0))
+    assert all(isinstance(one, pd.DataFrame) and not one.isna().any().any() for one in drawn)
+    assert {one.loc[5, "kind"] for one in drawn} == {"u", "v"}
+    assert len({one.loc[3, "x"] for one in drawn}) == 30
+    assert all((one.loc[[0, 1], "kind"] == ["u", "u"]).all() for one in drawn)
+
+
+def test_draws_refuse_what_they_cannot_do():
+    table, path = _path()
+    for m in (0, 1.5, True):
+        with pytest.raises(pcfi.ParameterError, match="at least 1"):
+            pcfi.impute(table, path).draws(m)
+    with pytest.raises(pcfi.ParameterError, match="need the model"):
+        pcfi.impute(table, path, method="mean").draws(2)
+    with pytest.warns(pcfi.TuningWarning):
+        few = pcfi.impute(np.array([[1.0], [np.nan], [3.0]]), [[0, 1], [1, 2]])
+    with pytest.raises(pcfi.ParameterError, match="too few cells"):
+        few.draws(2)
+
+
+def test_rubins_rules_by_hand():
+    # 2, 3, 4 with variance 1: within 1, between 1, total 1 + 4/3, share (4/3)/(7/3) = 4/7, 2 / (4/7)^2 = 6.125
+    pooled = pcfi.pool([2.0, 3.0, 4.0], [1.0, 1.0, 1.0])
+    assert (pooled.estimate, pooled.within, pooled.between) == (3.0, 1.0, 1.0)
+    assert pooled.variance == pytest.approx(7 / 3)
+    assert pooled.degrees_of_freedom == pytest.approx(6.125)
+    # Barnard and Rubin with 20: observed 21/23 * 20 * 3/7
+    small = pcfi.pool([2.0, 3.0, 4.0], [1.0, 1.0, 1.0], complete_degrees_of_freedom=20)
+    assert small.degrees_of_freedom == pytest.approx(1 / (1 / 6.125 + 1 / (21 / 23 * 20 * 3 / 7)))
+    low, high = pooled.interval(0.95)
+    assert high - low == pytest.approx(2 * 2.4345 * np.sqrt(7 / 3), rel=1e-3)
+    both = pcfi.pool([[1.0, 2.0], [1.0, 4.0]], [[1.0, 1.0], [1.0, 1.0]])
+    assert both.variance.tolist() == [1.0, 4.0]
+    assert np.isinf(both.degrees_of_freedom[0])
+    for wrong in (
+        ([1.0], [1.0]),
+        ([1.0, 2.0], [1.0]),
+        ([1.0, 2.0], [1.0, -1.0]),
+        ([1.0, np.nan], [1.0, 1.0]),
+        ("a", "b"),
+    ):
+        with pytest.raises(pcfi.ParameterError):
+            pcfi.pool(*wrong)
