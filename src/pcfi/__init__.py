@@ -41,7 +41,9 @@ if TYPE_CHECKING:  # the names of `_LAZY`, for type checkers and editors
     from pcfi import anndata as anndata
     from pcfi import datasets as datasets
     from pcfi import frames as frames
+    from pcfi import geo as geo
     from pcfi import networkx as networkx
+    from pcfi import panel as panel
     from pcfi import pyg as pyg
     from pcfi import scale as scale
     from pcfi.integrations.sklearn import PCFI as PCFI

@@ -67,7 +67,7 @@ def test_an_interruption_at_any_moment_is_one_line(files, tmp_path, delay):
     time.sleep(delay)
     started.send_signal(signal.SIGINT)
     _, said = started.communicate()
-    if started.returncode == 0:
+    if (tmp_path / "o.csv").exists():
         return  # it had ended before
     assert (started.returncode, said.splitlines()[-1]) == (130, b"pcfi: interrupted")
     assert b"Traceback" not in said

@@ -83,7 +83,7 @@ def test_knn_may_be_named_for_arrays_and_tables():
 
 @pytest.mark.parametrize(
     ("graph", "message"),
-    [("nearest", "the text 'nearest'"), (lambda table: [[0], [len(table)]], "names node 250")],
+    [("nearest", "'knn', or a function features -> graph"), (lambda table: [[0], [len(table)]], "names node 250")],
 )
 def test_what_is_no_graph_is_refused(graph, message):
     with pytest.raises(pcfi.PcfiError, match=message):

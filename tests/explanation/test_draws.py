@@ -40,7 +40,7 @@ def test_fields_have_the_covariance_of_the_dense_posterior(dense, alpha, monkeyp
     edges, weights = np.stack([np.arange(n - 1), np.arange(1, n)]), rng.random(n - 1) + 0.5
     graph = pcfi.prepare_graph((np.append(edges, [[0, 3], [7, 12]], axis=1), np.append(weights, [1.0, 2.0])), n)
     hops = np.array([0, 1, 2, 2, 1, 0, 1, 1, 0, 1, 2, 2, 2, 3])
-    adjacency = graph._matrix().toarray()
+    adjacency = graph.matrix().toarray()
     conductance = adjacency * alpha ** (hops[:, None] + hops[None, :])
     laplacian = np.diag(conductance.sum(axis=1)) - conductance
     free = hops > 0

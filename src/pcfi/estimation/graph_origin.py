@@ -32,7 +32,7 @@ def share_of_similar_rows(problem: Problem) -> float:
     nodes = nodes[np.unique(np.linspace(0, len(nodes) - 1, MAX_NODES).round().astype(np.int64))]
     n_columns = max(1, min(len(columns), MAX_CELLS // n_nodes))
     columns = columns[np.unique(np.linspace(0, len(columns) - 1, n_columns).round().astype(np.int64))]
-    rows = _standardized(problem.values[:, columns], known[:, columns])
+    rows = _standardized(problem.values[:, columns] / problem.channels.magnitude[columns], known[:, columns])
     neighbours = [graph.indices[graph.indptr[node] : graph.indptr[node + 1]] for node in nodes]
     filled = np.nan_to_num(rows)
     shares = [_share(squared_distances(table, table[nodes]), nodes, neighbours) for table in (rows, filled)]

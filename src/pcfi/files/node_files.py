@@ -11,8 +11,8 @@ from pcfi.files.geo_files import GeometryColumn, geometry_of, read_geo
 from pcfi.files.opening import InputFile, clear_errors, open_input
 from pcfi.files.text import (
     DRESSED,
+    DelimitedTable,
     Dialect,
-    TextTable,
     dialect_of,
     empty_as_null,
     holds_integers,
@@ -58,7 +58,7 @@ class WrittenCells:
     decimals: dict[str, str]
 
     @staticmethod
-    def of(texts: TextTable, types: dict[str, ColumnType]) -> "WrittenCells":
+    def of(texts: DelimitedTable, types: dict[str, ColumnType]) -> "WrittenCells":
         """The cells of a text file whose columns have these types."""
         decimals = {name: one.decimal for name, one in types.items() if str(one.kind) != "string"}
         return WrittenCells(texts.cells, texts.source.format.name, dialect_of(texts.source), decimals)
@@ -133,7 +133,7 @@ def read_nodes(path: str, columns: NodeColumns, ends: Callable[[], Kind | None] 
     `ends` returns what the ends of the edges hold; None if the graph names nodes by row numbers.
     """
     source = open_input(path, NODE_FORMATS, "nodes")
-    texts: TextTable | None = None
+    texts: DelimitedTable | None = None
     types: dict[str, ColumnType] = {}
     with clear_errors(source):
         geometry: GeometryColumn | None = None
@@ -205,7 +205,7 @@ def _read(source: InputFile) -> tuple[Any, GeometryColumn | None]:
     return as_table(read_npy(source) if source.format.name == "npy" else read_npz(source, FEATURES), source), None
 
 
-def _read_text(source: InputFile, columns: NodeColumns) -> tuple[TextTable, dict[str, ColumnType]]:
+def _read_text(source: InputFile, columns: NodeColumns) -> tuple[DelimitedTable, dict[str, ColumnType]]:
     """A text file as it is written, and the types of its columns; ids stay text, which may depend on their values."""
     texts = read_text(source, missing=list(map(str, columns.missing_values)), decimal=columns.decimal)
     names = texts.cells.column_names

@@ -72,7 +72,7 @@ def _notutf8_errors(source: InputFile) -> FileError:
 
 
 @dataclass(frozen=True, eq=False)
-class TextTable:
+class DelimitedTable:
     """The columns of a text file as they are written.
 
     Attributes
@@ -120,7 +120,7 @@ def null_markers() -> list[str]:
     return list(csv.ConvertOptions().null_values)
 
 
-def read_text(source: InputFile, *, missing: Sequence[str] = (), decimal: str | None = None) -> TextTable:
+def read_text(source: InputFile, *, missing: Sequence[str] = (), decimal: str | None = None) -> DelimitedTable:
     """All cells of a text file, as they are written."""
     import pyarrow as pa
     from pyarrow import csv
@@ -129,7 +129,7 @@ def read_text(source: InputFile, *, missing: Sequence[str] = (), decimal: str | 
     cells = _read(source, csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())))
     if cells.num_rows == 0:
         raise FileError(f"{source.words} has a header but no rows")
-    return TextTable(source, cells, missing, decimal)
+    return DelimitedTable(source, cells, missing, decimal)
 
 
 def first_rows(source: InputFile) -> Any:

@@ -48,8 +48,8 @@ def knn_graph(features: Any, n_neighbors: int = 15) -> Any:
     Examples
     --------
     >>> import numpy as np, pcfi
-    >>> pcfi.knn_graph(np.array([[1.0, 2.0], [1.1, np.nan], [8.0, 9.0]]), n_neighbors=1).nonzero()[1]
-    array([1, 0, 0], dtype=int32)
+    >>> pcfi.knn_graph(np.array([[1.0, 2.0], [1.1, np.nan], [8.0, 9.0]]), n_neighbors=1).nonzero()[1].tolist()
+    [1, 0, 0]
     """
     features = np.asarray(features, dtype=np.float64)
     if isinstance(n_neighbors, bool) or not isinstance(n_neighbors, Integral) or n_neighbors < 1:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pcfi._typing import Array, ArrayOrTensor
-from pcfi.errors import DivergenceError, FeatureError, ParameterError, UnsupportedTypeError, counted
+from pcfi.errors import DivergenceError, FeatureError, UnsupportedTypeError, counted
 from pcfi.inputs import tensors
 from pcfi.inputs.cell_names import CellNames
 from pcfi.inputs.containers import Container, Wrap, append_columns, default_channel_name, open_container
@@ -182,9 +182,7 @@ def read_problem(features: Any, graph: GraphLike, known: Any = None, *, directed
 
 def graph_function(graph: GraphLike) -> Callable[[Array], GraphLike] | None:
     """The function that makes the graph from the features, if the caller passed one or "knn"; else None."""
-    if isinstance(graph, str):
-        if graph != "knn":
-            raise ParameterError(f"graph is the text {graph!r}: pass a graph, 'knn', or a function features -> graph")
+    if isinstance(graph, str) and graph == "knn":
         return knn_graph
     return graph if callable(graph) and not is_graph(graph) else None
 

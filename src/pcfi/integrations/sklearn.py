@@ -71,7 +71,7 @@ class PCFI(TransformerMixin, BaseEstimator):
         Value of a cell that no known cell of its column can reach.
     directed : bool, default=False
         Whether values flow only along the edges of a graph that is passed.
-    missing_values : number, default=nan
+    missing_values : number, default=np.nan
         What missing cells hold, besides NaN.
     add_indicator : bool, default=False
         Whether to append indicator columns of missing cells, as scikit-learn's imputers do.

@@ -12,7 +12,7 @@ from pcfi._typing import Array
 from pcfi.errors import ColumnWarning, GraphError, PcfiError, counted
 from pcfi.files.opening import InputFile
 from pcfi.files.paths import opened, table_suffix
-from pcfi.files.text import TextTable, first_rows, parse_options
+from pcfi.files.text import DelimitedTable, first_rows, parse_options
 from pcfi.inputs.columns import (
     EdgeColumns,
     check_distinct,
@@ -211,7 +211,7 @@ def _csv_batches(path: str, names: dict[str, str], size: int, ids: Any) -> Itera
 def weight_decimal(file: InputFile, weight: str) -> str:
     """The decimal mark of the weights, by the first rows; a row that is written in another way is an error later."""
     rows = first_rows(file).select([weight])
-    return TextTable(file, rows).types(())[weight].decimal if rows.num_rows else "."
+    return DelimitedTable(file, rows).types(())[weight].decimal if rows.num_rows else "."
 
 
 def _parquet_largest(path: str, columns: tuple[str, str]) -> int | None:
