@@ -158,7 +158,7 @@ def test_the_commands_of_the_page_run_as_written(tmp_path):
     assert shell.returncode == 0, said
     assert "not needed; at least " in printed
     filled, shared = (parquet.read_table(tmp_path / name) for name in ("filled.parquet", "shared.parquet"))
-    assert shared.equals(filled)
+    assert_same_tables(shared, filled)  # a worker's BLAS has other threads, which may move the last bit of stage 2
     nodes, edges = (parquet.read_table(tmp_path / f"{name}.parquet") for name in ("nodes", "edges"))
     assert_same_tables(
         filled, pcfi.frames.impute(nodes, edges, id="name", alpha=0.5, beta=0.1, objective="representation").values
