@@ -96,3 +96,19 @@ def test_edges_that_are_given_twice_are_mentioned(tmp_path):
     said = invoke("impute", tmp_path / "n.csv", tmp_path / "e.csv", *options)
     assert "edges that are given more than once add up" in said.stderr
     assert "b,3.66" in said.stdout
+
+
+def test_a_table_without_edges_is_filled_from_similar_rows(tmp_path, files):
+    import pcfi
+
+    rng = np.random.default_rng(1)
+    truth = rng.normal(size=(80, 2)) @ rng.normal(size=(2, 4)) + 0.2 * rng.normal(size=(80, 4))
+    table = pd.DataFrame(np.where(rng.random(truth.shape) < 0.2, np.nan, truth), columns=list("abcd"))
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    done = invoke("impute", tmp_path / "rows.csv", "-o", tmp_path / "filled.csv", "--knn", "7", "--evaluate")
+    assert done.exit_code == 0, done.stderr
+    expected = pcfi.impute(table, lambda rows: pcfi.knn_graph(rows, 7)).values
+    np.testing.assert_allclose(pd.read_csv(tmp_path / "filled.csv"), expected)
+    refused = invoke("impute", *files, "-o", tmp_path / "o.csv", "--knn", "7")
+    assert refused.exit_code != 0
+    assert "--knn links similar rows" in refused.stderr

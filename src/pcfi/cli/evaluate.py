@@ -77,7 +77,7 @@ def compare_methods(
     with session.stage("evaluate"):
         return pcfi.evaluate(
             loaded.table,
-            loaded.graph,
+            loaded.graph_like,
             methods={method: {**shared, "method": method} for method in methods or METHODS},
             directed=loaded.graph.directed,
             random_state=parameters["random_state"],

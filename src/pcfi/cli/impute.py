@@ -11,7 +11,7 @@ import typer
 
 from pcfi.cli import options as o
 from pcfi.cli.arguments import grouped_command
-from pcfi.cli.loading import Loaded, load
+from pcfi.cli.loading import Loaded, SimilarRows, load
 from pcfi.cli.output_tables import delimiter, fitting, geometry_for, tables_of
 from pcfi.cli.outputs import Outputs
 from pcfi.cli.session import Session, open_session
@@ -76,6 +76,8 @@ def impute(
     Example: pcfi impute nodes.parquet edges.parquet -o filled.parquet --report report.html
 
     A map needs no edges: pcfi impute tracts.gpkg -o filled.gpkg --contiguity queen
+
+    Nor does a table whose similar rows are linked: pcfi impute rows.csv -o filled.csv --knn 15
     """
     with open_session(**vars(running), data_to_stdout=output.to_stdout) as session:
         if running.as_json and output.to_stdout:
@@ -95,7 +97,7 @@ def _fill_in_memory(session: Session, request: Request) -> Completed:
         check_columns(loaded.nodes.table.schema, outputs.values, formats["values"])
     refuse_position_names(position_names(request.filling.position or 0), loaded.nodes.table.column_names)
     with session.stage("impute"):
-        graphs = loaded.candidates or (loaded.graph,)
+        graphs = loaded.candidates or (loaded.graph_like,)
         result = impute_best(loaded.table, graphs, **parameters, progress=session.progress)
     with Publication() as publication:
         with session.stage("write"):
@@ -126,6 +128,8 @@ def _fill_on_disk(session: Session, request: Request) -> Completed:
     nodes, edges = request.maps.sources(request.files)
     if isinstance(edges, str):
         return _fill_files_on_disk(session, request, (nodes, edges))
+    if isinstance(edges, SimilarRows):
+        raise ParameterError("--knn compares rows in memory: leave out --memory and --cluster, or name a file of edges")
     from pcfi.cli.maps import neighbor_file
 
     target = Path(f"{request.budget.work or request.output.values}.neighbours.npy")

@@ -13,8 +13,20 @@ from pcfi.files import edge_files, node_files
 from pcfi.inputs.columns import EdgeColumns, NodeColumns
 from pcfi.inputs.graphs import Graph, read_graph
 from pcfi.inputs.ids import is_frame
+from pcfi.inputs.knn import knn_graph
 from pcfi.inputs.node_tables import NodeTable, read_table
 from pcfi.integrations.geo_graphs import Neighborhood
+
+
+@dataclass(frozen=True)
+class SimilarRows:
+    """The rule that links each row of a table to its most similar ones; a function of the channels."""
+
+    n_neighbors: int
+
+    def __call__(self, features: Array) -> Any:
+        """The graph of these rows."""
+        return knn_graph(features, self.n_neighbors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,12 +42,20 @@ class Loaded:
     graph : Graph
     candidates : tuple of Graph
         Of a map, graphs with the same edges and other weights, of which the best is used.
+    rule : SimilarRows or None
+        Makes the graph, if it is made from the table.
     """
 
     nodes: node_files.NodeFileContents
     table: NodeTable
     graph: Graph
     candidates: tuple[Graph, ...] = ()
+    rule: SimilarRows | None = None
+
+    @property
+    def graph_like(self) -> Any:
+        """The graph, or the function that makes it."""
+        return self.graph if self.rule is None else self.rule
 
     @property
     def names(self) -> list[str]:
@@ -62,14 +82,16 @@ class Loaded:
 
 def load(
     session: Session,
-    sources: tuple[str, str | Neighborhood],
+    sources: tuple[str, str | Neighborhood | SimilarRows],
     node_columns: NodeColumns,
     edge_columns: EdgeColumns,
     *,
     directed: bool = False,
     rounds: bool = False,
 ) -> Loaded:
-    """Read both files, match ids to rows, and prepare the graph; or read a map, and link neighbouring places."""
+    """Read both files, match ids to rows, and prepare the graph; or link neighbouring places or similar rows."""
+    if isinstance(sources[1], SimilarRows):
+        return _load_rows(session, sources[0], node_columns, sources[1], rounds=rounds)
     if not isinstance(sources[1], str):
         from pcfi.cli.maps import load_map
 
@@ -106,6 +128,20 @@ def load(
     if prepared.weights is not None and edges.columns is not None and edges.columns.weight is None:
         session.say(f"{paths[1]}: edges that are given more than once add up, so that the graph is weighted")
     loaded = Loaded(nodes, table, prepared)
+    refuse_infinite(loaded)
+    return loaded
+
+
+def _load_rows(session: Session, path: str, node_columns: NodeColumns, rule: SimilarRows, *, rounds: bool) -> Loaded:
+    with session.stage("read nodes"):
+        nodes = node_files.read_nodes(path, node_columns)
+    session.say(node_files.described(nodes, path))
+    chosen = NodeColumns(id=nodes.id, channels=nodes.channels, categorical=nodes.categorical)
+    table = read_table(nodes.table, chosen, round=rounds)
+    with session.stage("link similar rows"):
+        graph = read_graph(rule(table.values()), nodes.table.num_rows, path, directed=False)
+    session.say(f"{path}: {counted(graph.n_edges, 'pair')} of similar rows")
+    loaded = Loaded(nodes, table, graph, rule=rule)
     refuse_infinite(loaded)
     return loaded
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pcfi
 from pcfi.cli.arguments import argument, literal, names, option
+from pcfi.cli.loading import SimilarRows
 from pcfi.cli.outputs import Outputs
 from pcfi.errors import ParameterError
 from pcfi.files.formats import STANDARD, STREAM_FORMATS
@@ -58,13 +59,20 @@ class MapOptions:
     distance: float | None = map_option(
         "--distance", "NUMBER", "Neighbours are at most this far apart: in the unit of the CRS, metres for degrees."
     )
+    knn: int | None = map_option(
+        "--knn", "NUMBER", "Not a map, and no edges: neighbours are this many most similar rows of the table."
+    )
     islands: str = map_option(
         "--islands", "POLICY", "Places without a neighbour: linked to the nearest, or left alone.", default="nearest"
     )
 
-    def sources(self, files: FileOptions) -> tuple[str, str | Neighborhood]:
-        """The file of nodes, and the file of edges or the rule by which places are neighbours."""
+    def sources(self, files: FileOptions) -> tuple[str, str | Neighborhood | SimilarRows]:
+        """The file of nodes, and the file of edges or the rule by which places or rows are neighbours."""
         rule = Neighborhood(self.contiguity, self.k, self.distance, self.islands)
+        if self.knn is not None and (files.edges is not None or rule != Neighborhood(islands=self.islands)):
+            raise ParameterError("--knn links similar rows: leave out the edges, --contiguity, --k and --distance")
+        if self.knn is not None:
+            return files.nodes, SimilarRows(self.knn)
         if files.edges is None:
             return files.nodes, rule
         if rule != Neighborhood(islands=self.islands):
