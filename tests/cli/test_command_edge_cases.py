@@ -98,6 +98,7 @@ def test_edges_that_are_given_twice_are_mentioned(tmp_path):
     assert "b,3.66" in said.stdout
 
 
+@pytest.mark.filterwarnings("ignore::pcfi.UnreachableWarning")
 def test_a_table_without_edges_is_filled_from_similar_rows(tmp_path, files):
     import pcfi
 
