@@ -163,8 +163,7 @@ class Imputation:
         number = numbers[column]
         channels = np.flatnonzero(cells.columns == number)
         estimates, known = cells.host_values[:, channels], cells.host_hops.expand()[:, channels[:1]] == 0
-        shares = cells.model.scale.typical[channels]
-        calibrated = categories[number].probabilities(estimates, shares / shares.sum())
+        calibrated = categories[number].probabilities(estimates)
         return cells.wrap_categories(number, np.where(known, estimates, calibrated))
 
     def explain(self, node: Any, column: Any) -> Any:

@@ -2,7 +2,7 @@
 
 A column of categories is one channel per category, 1 where a node has it. Their estimates v_k become probabilities
 
-    p_k = (1 - w) v_k^s / sum_j v_j^s + w m_k,      m_k the share of category k among the known cells
+    p_k = (1 - w) v_k^s / sum_j v_j^s + w / K,      K the number of categories
 
 s sharpens or flattens, w allows for surprises. Both are chosen for each column by the likelihood of its hidden cells.
 """
@@ -26,15 +26,16 @@ PRIOR_CELLS = 2.0  # that say s = 1: the penalty of a factor of e, as a differen
 
 @dataclass(frozen=True)
 class CategoryCalibration:
-    """Sharpness s and weight w of the shares of all known cells, of one column."""
+    """Sharpness s of the estimates and weight w of a surprise, of one column."""
 
     sharpness: float = 1.0
     surprise: float = 0.1
 
-    def probabilities(self, estimates: Array, shares: Array) -> Array:
+    def probabilities(self, estimates: Array) -> Array:
         """One row of probabilities for each row of estimates."""
         raised = np.clip(np.nan_to_num(estimates), MIN_ESTIMATE, 1.0) ** self.sharpness
-        return np.asarray((1 - self.surprise) * raised / raised.sum(axis=1, keepdims=True) + self.surprise * shares)
+        certain = raised / raised.sum(axis=1, keepdims=True)
+        return np.asarray((1 - self.surprise) * certain + self.surprise / estimates.shape[1])
 
 
 def category_channels(problem: Problem) -> dict[int, Array]:
@@ -51,7 +52,7 @@ def fit_probabilities(
     for column, channels in category_channels(problem).items():
         parts = [_rows(part, one, scale, channels) for part, one in zip(hidden, estimates, strict=True)]
         values, truth = (np.concatenate([part[number] for part in parts]) for number in (0, 1))
-        calibrations[column] = _calibrate(values, truth, problem.channels.mean[channels].astype(np.float64))
+        calibrations[column] = _calibrate(values, truth)
     return calibrations
 
 
@@ -68,12 +69,12 @@ def _rows(part: HiddenEstimates, estimate: FoldEstimate, scale: ChannelScale, ch
     return values, truth.argmax(axis=1)
 
 
-def _calibrate(values: Array, truth: Array, shares: Array) -> CategoryCalibration:
+def _calibrate(values: Array, truth: Array) -> CategoryCalibration:
     best: tuple[float, Any] = (np.inf, CategoryCalibration())
     for sharpness in SHARPNESS:
         for surprise in SURPRISE:
             candidate = CategoryCalibration(float(sharpness), float(surprise))
-            likelihood = candidate.probabilities(values, shares)[np.arange(len(truth)), truth]
+            likelihood = candidate.probabilities(values)[np.arange(len(truth)), truth]
             loss = -float(np.log(np.maximum(likelihood, 1e-12)).sum()) + PRIOR_CELLS * float(np.log(sharpness)) ** 2
             best = min(best, (loss, candidate), key=lambda one: one[0])
     return best[1] if len(truth) else CategoryCalibration()

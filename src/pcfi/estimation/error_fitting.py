@@ -141,10 +141,14 @@ def _column_errors(
     shifts = np.concatenate([part.shift[cells] for part, cells in zip(hidden, at, strict=True)])
 
     def original(name: str, parts: list[FoldEstimate]) -> Array:
+        """Estimates as they would be filled in: the mean of a logarithmic channel, within bounds."""
         standardized = np.concatenate([getattr(one, name) for one in parts]) + shifts
-        return scale.original_at(standardized, channels)
+        variance = np.concatenate([one.variance for one in parts])
+        above_median = np.where(scale.logarithmic[channels], scale.unit[channels] * variance / 2, 0.0)
+        filled = scale.original_at(standardized + above_median, channels)
+        return np.clip(filled, scale.low[channels], scale.high[channels])
 
-    truth = original("truth", estimates)
+    truth = scale.original_at(np.concatenate([one.truth for one in estimates]) + shifts, channels)
     mean = scale.original_at(shifts, channels)
     counts = np.maximum(np.bincount(channels, minlength=n_channels), 1)
     of_truth = np.bincount(channels, weights=truth, minlength=n_channels) / counts

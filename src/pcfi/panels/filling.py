@@ -8,7 +8,7 @@ import numpy as np
 from pcfi._typing import Array
 from pcfi.panels.column_model import ColumnModel, KindModel
 from pcfi.panels.deviations import Deviations, PanelAxes, anomalies, compare_with_others
-from pcfi.panels.gaps import KINDS, kinds_of_cells
+from pcfi.panels.gaps import KINDS, OPEN, kinds_of_cells
 from pcfi.panels.time_models import LINEAR
 
 UNLEARNED = KindModel(LINEAR, np.zeros(2), np.empty(0), np.full(4, np.nan))  # of a gap unlike any that could be hidden
@@ -53,6 +53,7 @@ class FilledCells:
     def expected_errors(self) -> Array:
         """Absolute error to expect."""
         error = self._by_kind(lambda kind: float(kind.scores.mean()) if len(kind.scores) else np.nan) * self.scale
+        error = np.where(np.isinf(self.scale), np.nan, error)
         return error * (self.model.from_scale(self.center) if self.model.logarithmic else 1.0)
 
     def _by_kind(self, measure: Callable[[KindModel], float]) -> Array:
@@ -83,6 +84,8 @@ def fill_column(values: Array, known: Array, missing: Array, model: ColumnModel,
         cells = np.flatnonzero(kind == number)
         fitted = model.kinds.get(int(number), UNLEARNED)
         deviation[cells], scale[cells] = _estimates(found, fitted, node[cells], time[cells], axes)
+    # beyond the last reading of all nodes nobody could be hidden to learn from
+    scale[(kind == OPEN) & ~known.any(axis=0)[time]] = np.inf
     usual = np.broadcast_to(profile.expected(), known.shape)[node, time]
     unit = profile.unit[node]
     low, high = _possible(values[known])
