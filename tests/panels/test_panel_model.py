@@ -1,6 +1,7 @@
 """The model of panels: interpolation where the graph says nothing, neighbours where they do, honest intervals."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import pcfi
@@ -206,3 +207,17 @@ def test_constant_and_empty_panels():
     assert result.n_missing == 0
     with pytest.raises(pcfi.FeatureError, match="no known reading"):
         pcfi.panel.impute(np.full((4, 2), np.nan), None)
+
+
+def test_times_beyond_the_last_reading_of_all_nodes_have_no_intervals():
+    rng = np.random.default_rng(0)
+    readings = (3 * np.cumsum(rng.standard_normal(120)))[:, None] + rng.standard_normal((120, 12))
+    readings[30:34, 2] = readings[60:63, 5] = readings[110:] = np.nan
+    path = np.stack([np.arange(11), np.arange(1, 12)])
+    with pytest.warns(pcfi.PcfiWarning, match="120 cells lie before the first or after the last reading"):
+        result = pcfi.panel.impute(pd.DataFrame(readings), path)
+    low, high = (np.asarray(end) for end in result.interval(0.9))
+    assert np.isinf(high[110:]).all()
+    assert np.isinf(low[110:]).all()
+    assert np.isfinite(high[30:34, 2]).all()
+    assert "without intervals where no node has a reading" in repr(result)

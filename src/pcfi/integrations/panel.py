@@ -3,12 +3,13 @@
 The model is that of `pcfi.panels`: interpolation in time, corrected by how the neighbours moved meanwhile.
 """
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from pcfi.errors import FeatureError, ParameterError
+from pcfi.errors import FeatureError, ParameterError, PcfiWarning, counted
 from pcfi.estimation.result import seed_of
 from pcfi.integrations.panel_tables import PanelTable, read_panel
 from pcfi.integrations.panel_times import phases_of
@@ -89,6 +90,14 @@ def impute(
         axes = _axes(panel, season, known)
         model = fit_column(values, known, missing, axes, seed_of(random_state) + number)
         filled[name] = fill_column(values, known, missing, model, axes)
+    n_unlearned = sum(int(np.isinf(cells.scale).sum()) for cells in filled.values())
+    if n_unlearned:
+        warnings.warn(
+            f"{counted(n_unlearned, 'cell')} lie before the first or after the last reading of all nodes: they hold "
+            "what is usual, and have no intervals, because nothing like them is known",
+            PcfiWarning,
+            stacklevel=2,
+        )
     return _result(panel, filled)
 
 

@@ -85,7 +85,7 @@ def fill_column(values: Array, known: Array, missing: Array, model: ColumnModel,
         fitted = model.kinds.get(int(number), UNLEARNED)
         deviation[cells], scale[cells] = _estimates(found, fitted, node[cells], time[cells], axes)
     # beyond the last reading of all nodes nobody could be hidden to learn from
-    scale[(kind == OPEN) & ~known.any(axis=0)[time]] = np.inf
+    scale[(kind == OPEN) & ~np.asarray(known.any(axis=0))[time]] = np.inf
     usual = np.broadcast_to(profile.expected(), known.shape)[node, time]
     unit = profile.unit[node]
     low, high = _possible(values[known])

@@ -149,13 +149,15 @@ def report_gaps(name: str, cells: FilledCells) -> list[GapReport]:
                 space=float(fitted.trust[0]),
                 shared=float(fitted.trust[1]),
                 memory=float(fitted.time.length),
-                verdict=_verdict(int(kind), fitted),
+                verdict=_verdict(int(kind), fitted, silent=bool(np.isinf(cells.scale[cells.kind == kind]).any())),
             )
         )
     return reports
 
 
-def _verdict(kind: int, fitted: KindModel) -> str:
+def _verdict(kind: int, fitted: KindModel, *, silent: bool) -> str:
+    if silent:
+        return f"{_verdict(kind, fitted, silent=False)}; without intervals where no node has a reading"
     if not len(fitted.scores):
         return "nothing could be hidden to learn from: linear interpolation, without intervals"
     space, shared = np.abs(fitted.trust) >= MIN_TRUST
