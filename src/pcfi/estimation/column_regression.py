@@ -14,8 +14,8 @@ from pcfi._typing import Array
 
 MAX_COLUMNS = 64  # beyond, factors alone describe a row: the cost grows with the fourth power of the number of columns
 MIN_CELLS = 3  # known cells that a regression is fitted to
-MAX_ITERATIONS = 30
-TOLERANCE = 1e-3  # change of the logarithms of both precisions at which iterations stop
+MAX_ITERATIONS = 300
+TOLERANCE = 1e-7  # change of the logarithms of both precisions at which iterations stop
 TINY = 1e-6  # in variances of a column: keeps precisions finite if a column is explained entirely, or not at all
 
 
@@ -42,9 +42,10 @@ def fit_column_regression(completed: Array, known: Array, graph: Array) -> Colum
     intercept, of_graph, noise = np.zeros(n_columns), np.zeros(n_columns), np.ones(n_columns)
     columns = np.zeros((n_columns, n_columns))
     usable = known & ~np.isnan(graph)
+    informative = np.flatnonzero(known.any(axis=0))  # not those that are constant or empty, which are not modelled
     for column in np.flatnonzero(usable.sum(axis=0) >= MIN_CELLS):
         rows = usable[:, column]
-        others = np.delete(np.arange(n_columns), column)
+        others = informative[informative != column]
         predictors = np.column_stack([graph[rows, column], completed[rows][:, others]])
         coefficients, intercept[column], noise[column] = _ridge(predictors, completed[rows, column])
         of_graph[column], columns[column, others] = coefficients[0], coefficients[1:]

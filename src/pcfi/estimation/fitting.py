@@ -72,7 +72,7 @@ def fit_value_model(problem: Problem, settings: Settings, seed: int, bounds: Arr
     chosen = replace(settings, alpha=best.alpha, beta=0.0 if settings.beta == "auto" else settings.beta)
     degree = degree if best.by_degree else None
     nodes = training_nodes(transformed)
-    hidden = graph_estimates(folds, scale, chosen, degree, nodes if has_regression(len(scale.unit)) else None)
+    hidden = graph_estimates(folds, scale, chosen, degree, nodes if has_regression(int(scale.active.sum())) else None)
     training = training_rows(transformed, scale, nodes, hidden)
     cells, estimates, of_graph = _fit_cells(problem, scale, training, hidden)
     errors, column_errors = fit_errors(transformed, scale, training, hidden, estimates, of_graph)

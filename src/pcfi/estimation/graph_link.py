@@ -107,7 +107,7 @@ def _slopes(values: Array, graph: Array, channels: Array, variance: Array) -> tu
     common = (total(values * graph).sum() + PRIOR_WEIGHT / WEIGHT_VARIANCE) / (squares.sum() + 1 / WEIGHT_VARIANCE)
     own = (precision * own + common * MIN_PRECISION) / (precision + MIN_PRECISION)
     weight = pooled_means(own, precision, common)
-    typical = squares.sum() / counts.sum()
+    typical = squares.sum() / max(len(values), 1)
     spread = np.minimum((squares + typical) / (counts + 1), 0.99 * variance / np.maximum(weight**2, 1e-9))
     slope = weight * spread / variance
     return slope, np.maximum(spread - slope**2 * variance, MIN_NOISE)
