@@ -31,15 +31,16 @@ def report_columns(problem: Problem, model: ValueModel, errors: ColumnErrors) ->
     explained = {name: _explained(part, sums["of_mean"]) for name, part in sums.items()}
     covered = total(errors.covered * errors.n_hidden) / np.maximum(n_hidden, 1)
     reports = []
+    first_channels, widths = np.searchsorted(columns, np.arange(len(names))), np.bincount(columns)
     for number, name in enumerate(names):
-        first = int(np.flatnonzero(columns == number)[0])
+        first = int(first_channels[number])
         n_known = int(problem.channels.n_known[first])
         reports.append(
             ColumnReport(
                 name=name,
                 n_known=n_known,
                 n_missing=n_nodes - n_known,
-                n_hidden=int(n_hidden[number]) // int((columns == number).sum()),
+                n_hidden=int(n_hidden[number]) // int(widths[number]),
                 error=_root(sums["of_model"][number], n_hidden[number], errors.unit[first]),
                 error_of_mean=_root(sums["of_mean"][number], n_hidden[number], errors.unit[first]),
                 r2=float(explained["of_model"][number]),
@@ -49,7 +50,10 @@ def report_columns(problem: Problem, model: ValueModel, errors: ColumnErrors) ->
                 verdict="",
             )
         )
-    verdicts = [_verdict(report, problem, model, columns, names) for report in reports]
+    verdicts = [
+        _verdict(report, int(first), problem, model, columns, names)
+        for report, first in zip(reports, first_channels, strict=True)
+    ]
     return ColumnReports(
         ColumnReport(**{**vars(report), "verdict": verdict}) for report, verdict in zip(reports, verdicts, strict=True)
     )
@@ -64,8 +68,9 @@ def _root(total: float, n_hidden: float, unit: float) -> float:
     return float(unit * np.sqrt(total / n_hidden)) if n_hidden else float("nan")
 
 
-def _verdict(report: ColumnReport, problem: Problem, model: ValueModel, columns: Array, names: list[str]) -> str:
-    channel = int(np.flatnonzero(columns == names.index(report.name))[0])
+def _verdict(
+    report: ColumnReport, channel: int, problem: Problem, model: ValueModel, columns: Array, names: list[str]
+) -> str:
     if report.n_known == 0:
         return "nothing is known: filled with 0"
     if report.n_missing == 0:

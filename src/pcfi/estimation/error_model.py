@@ -80,8 +80,9 @@ class ErrorModel:
         """Quantile of the scores that intervals of each channel go by; inf where there are too few."""
         pooled_weight = min(POOLED_SCORES, float(len(self.scores)))
         quantiles = np.full(len(self.level), np.inf)
-        for channel in range(len(quantiles)):
-            own = self.scores[self.score_channels == channel]
+        order = np.argsort(self.score_channels, kind="stable")  # scores stay sorted within each channel
+        counts = np.bincount(self.score_channels, minlength=len(quantiles))
+        for channel, own in enumerate(np.split(self.scores[order], np.cumsum(counts)[:-1])):
             quantiles[channel] = _mixed_quantile(own, self.scores, pooled_weight, coverage)
         return quantiles
 

@@ -73,7 +73,10 @@ class CellNames:
 
     def node(self, row: int) -> Any:
         """What a node is called."""
-        return int(row) if self.ids is None else self.ids[int(row)]
+        if self.ids is None:
+            return int(row)
+        name = self.ids[int(row)]
+        return name.item() if isinstance(name, np.generic) else name
 
     def name(self, column: int) -> str:
         """What a column is called."""
