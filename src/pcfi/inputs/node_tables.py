@@ -357,9 +357,7 @@ def _refuse_numbers_as_objects(series: Any) -> None:
     if held in ("integer", "floating", "mixed-integer-float", "mixed-integer", "decimal", "boolean"):
         raise FeatureError(
             f"the column {series.name!r} holds {held} values as Python objects",
-            remedy='convert it with astype("boolean"), or name it in {categorical}'
-            if held == "boolean"
-            else "convert it with pandas.to_numeric, or leave it out with {channels}",
+            remedy='convert it with pandas.to_numeric, or with astype("boolean"), or name it in {categorical}',
         )
 
 
