@@ -11,7 +11,7 @@ from pcfi._typing import Array
 from pcfi.inputs.knn import squared_distances
 from pcfi.inputs.problem import Problem, known_mask
 
-MIN_SHARE = 0.5  # beyond chance; graphs that were not made from their table have 0.2 at most (docs/values.md)
+MIN_SHARE = 0.5  # of the neighbours, beyond chance, that are most similar rows: more than homophily brings about
 MIN_DEGREE = 3  # on average: on a path, such as time, neighbours of a smooth series are its most similar rows
 MAX_NODES = 32  # nodes that are looked at
 MAX_CELLS = 2_000_000  # of the columns that rows are compared by
