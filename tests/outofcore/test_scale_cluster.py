@@ -126,10 +126,12 @@ def test_a_cluster_gets_the_same_bits_and_may_lose_workers_and_its_scheduler(tmp
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_errors_of_tasks_and_workers_without_memory_are_clear_and_finished_tasks_are_kept(tmp_path, problem, request):
+    # compiled here and kept on disk: a worker that compiles takes 100 MB more, and its nanny would kill it for that
+    scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "compiled.npy")
     started = Cluster(tmp_path)
     request.addfinalizer(started.stop)
-    started.add_worker("--memory-limit", "300MB")  # the nanny kills it beyond that
-    big = 400_000
+    started.add_worker("--memory-limit", "400MB")  # the nanny kills it beyond that
+    big = 600_000
     features = np.full((big, 2), np.nan, dtype=np.float32)
     features[::3] = np.random.default_rng(0).normal(size=features[::3].shape)
     np.save(tmp_path / "big.npy", features)
@@ -142,7 +144,7 @@ def test_errors_of_tasks_and_workers_without_memory_are_clear_and_finished_tasks
         client.wait_for_workers(1, timeout=60)
         with pytest.raises(pcfi.FeatureError, match=r"row 5, channel 5 is inf"):
             scale.impute(tmp_path / "wrong.npy", tmp_path / "g", tmp_path / "w.npy", client=client, memory="2GB")
-        with pytest.raises(pcfi.TooLargeError, match=r"400,000 nodes .* memory is 0.2 GB"):
+        with pytest.raises(pcfi.TooLargeError, match=r"600,000 nodes .* memory is 0.3 GB"):
             scale.impute(tmp_path / "big.npy", tmp_path / "ring", tmp_path / "y.npy", client=client)
         # a promise that the worker cannot keep
         with pytest.raises(scale.ClusterError, match=r"died again and again .*more memory.*Finished tasks are kept"):
