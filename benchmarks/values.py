@@ -212,12 +212,14 @@ def reliability(
         "least, hop": least_coverage(covered, hops),
         "least, fifth": least_coverage(covered, fifths),
         "rank correlation": float(spearmanr(expected, actual)[0]),
+        "the same, two known neighbours": float("nan"),
         "of neighbours' spread": float("nan"),
     }
     if not isinstance(graph, str):
         spread = neighbour_spread(scaled, graph)[missing]
         has_spread = ~np.isnan(spread)
         if has_spread.sum() > 10:
+            row["the same, two known neighbours"] = float(spearmanr(expected[has_spread], actual[has_spread])[0])
             row["of neighbours' spread"] = float(spearmanr(spread[has_spread], actual[has_spread])[0])
     return row
 

@@ -56,7 +56,7 @@ CONSTANTS: tuple[tuple[Any, str], ...] = (
     (graph_estimates, "SCORE_PRIOR"),
     (error_model, "SLOPE_RIDGE"),
     (error_model, "SPREAD_PRIOR_CELLS"),
-    (error_model, "POOLED_SCORES"),
+    (error_model, "MIN_POOLED_SCORES"),
     (channel_scale, "MARGIN"),
 )
 

@@ -178,14 +178,14 @@ def estimate_memory(problem: Problem, settings: Settings) -> MemoryEstimate:
 
 def _tuning_bytes(problem: Problem, working: int) -> int:
     """Bytes that tuning allocates: folds with masks and hops of their own, hidden cells, and one filled array."""
-    from pcfi.estimation.fitting import FEW_FOLDS, MANY_CELLS, MAX_FOLDS
+    from pcfi.estimation.fitting import number_of_folds
     from pcfi.estimation.folds import MAX_HIDDEN, N_PARTS
     from pcfi.estimation.training import MAX_TRAINING_CELLS, MAX_TRAINING_ROWS
 
     channels, (n_nodes, n_channels) = problem.channels, problem.values.shape
     n_known = channels.n_known[channels.representatives]
     n_units = int(n_known.sum())
-    n_folds = FEW_FOLDS if channels.n_known.sum() > MANY_CELLS else MAX_FOLDS
+    n_folds = number_of_folds(problem)
     mask, patterns = n_nodes * n_channels, n_nodes * len(n_known)
     n_hidden = n_folds * min(int(channels.n_known.sum()) // N_PARTS, MAX_HIDDEN)
     dividing = (n_folds + 1) * mask + PATTERN_BYTES * patterns + UNIT_BYTES * n_units

@@ -4,8 +4,8 @@
     factors          what a few common factors of the row say, corrected by the graph (`factor_model`, `graph_link`)
     regression       the column regressed on the graph's estimate and on all other columns (`column_regression`)
 
-Their weights are at least 0, add up to 1 and are those that estimate hidden cells best (stacking: Wolpert, 1992;
-Breiman, 1996). All weights are 0 if the mean is better than any of them.
+Their weights are at least 0, add up to 1 at most, the rest being the weight of the mean, and are those that estimate
+hidden cells best (stacking: Wolpert, 1992; Breiman, 1996).
 """
 
 from dataclasses import dataclass
@@ -62,6 +62,11 @@ class CellModel:
         """Variance of each column if nothing else of the row is known."""
         return self.independent.noise
 
+    @property
+    def uses_rows(self) -> bool:
+        """Whether an estimate depends on the other columns of the row."""
+        return bool(self.factors.rank) or self.regression is not None
+
     def estimate(self, values: Array, known: Array, graph: Array) -> CellEstimate:
         """Estimate all cells of some rows from their known values and the graph's estimates (NaN: there is none).
 
@@ -75,10 +80,7 @@ class CellModel:
         if self.regression is not None:
             completed = np.where(known, values, by_factors.value)
             parts.append((self.regression.predict(completed, graph), self.regression.noise))
-        value = sum(weight * part for weight, (part, _) in zip(self.weights, parts, strict=False))
-        variance = sum(weight * part for weight, (_, part) in zip(self.weights, parts, strict=False))
-        if not self.weights.any():
-            value, variance = np.zeros(graph.shape), self.marginal_variance
+        value, variance = weighted(self.weights, parts, self.marginal_variance)
         reached = ~np.isnan(graph)
         return CellEstimate(
             np.where(reached, value, by_factors.value * self.weights.any()),
@@ -87,14 +89,25 @@ class CellModel:
         )
 
 
+def weighted(weights: Array, parts: list[tuple[Array, Array]], marginal: Array) -> tuple[Array, Array]:
+    """Weighted mean of some estimates and of 0, the mean of the column, and of their variances."""
+    value = sum(weight * part for weight, (part, _) in zip(weights, parts, strict=False))
+    variance = sum(weight * part for weight, (_, part) in zip(weights, parts, strict=False))
+    return np.asarray(value), np.asarray(variance + max(1 - weights.sum(), 0.0) * marginal)
+
+
 def stacking_weights(estimates: Array, truth: Array) -> Array:
-    """Weights >= 0 that add up to 1 and estimate the truth best, from one column per estimate; the graph's is first."""
+    """Weights >= 0 with a sum <= 1 that estimate the truth best, from one column per estimate; the graph's is first."""
     from scipy.optimize import nnls
 
     n_estimates = estimates.shape[1]
     least = float(((estimates - truth[:, None]) ** 2).mean(axis=0).min()) if len(truth) else 1.0
     prior = np.sqrt(PRIOR_CELLS * max(least, 1e-12))
     sum_to_one = 1e3 * np.sqrt(len(truth) + PRIOR_CELLS)
-    system = np.vstack([estimates, prior * np.eye(n_estimates), np.full((1, n_estimates), sum_to_one)])
+    of_mean = np.zeros((len(truth) + n_estimates, 1))
+    system = np.hstack([np.vstack([estimates, prior * np.eye(n_estimates)]), of_mean])
+    system = np.vstack([system, np.full((1, n_estimates + 1), sum_to_one)])
     weights = nnls(system, np.concatenate([truth, prior * np.eye(n_estimates)[0], [sum_to_one]]))[0]
-    return np.asarray(weights / max(weights.sum(), 1e-12))
+    weights = weights[:-1] / max(weights.sum(), 1e-12)
+    better = float(((estimates @ weights - truth) ** 2).sum()) < float((truth**2).sum())
+    return np.asarray(weights if better else np.zeros(n_estimates))  # never worse than the mean

@@ -19,14 +19,13 @@ import numpy as np
 
 from pcfi._typing import Array
 from pcfi.inputs.graphs import Graph
-from pcfi.inputs.problem import Channels, Problem, known_mask, survey
+from pcfi.inputs.problem import Channels, Problem, known_cells, known_mask, survey
 
 PRIOR_CELLS = np.concatenate([[0.0], np.geomspace(0.01, 1000.0, 51)])  # candidates
 MIN_KNOWN_FOR_BOUNDS = 5  # known values that a greatest possible value is learned from
 MIN_KNOWN_FOR_LOG = 5  # known values that the choice of a log scale takes
 MIN_LOG_EVIDENCE = 2.0  # difference of the log-likelihoods: Akaike's penalty of one more parameter, twice
 MARGIN = 0.5  # of the range of the known values, by which a filled value may leave it
-MAX_ROWS = 4096  # rows at a time
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -130,15 +129,20 @@ class ChannelScale:
         return np.where(self.active & (n_known > 0), (location - self.location) / self.unit, 0.0)
 
 
-def fit_channel_scale(problem: Problem, bounds: Array | None = None) -> ChannelScale:
-    """Choose the scale of every channel from its known values; `bounds` (2, n_channels) override the natural ones."""
+def fit_channel_scale(
+    problem: Problem, bounds: Array | None = None, *, logarithms: "bool | Array" = True
+) -> ChannelScale:
+    """Choose the scale of every channel from its known values; `bounds` (2, n_channels) override the natural ones.
+
+    Only channels with `logarithms` may be on a log scale.
+    """
     channels = problem.channels
     active = ~channels.constant
     n_least, n_greatest = _counts_at_ends(problem)
     natural = _natural_bounds(channels, n_least, n_greatest)
     if bounds is not None:
         natural = np.where(np.isnan(bounds), natural, bounds)
-    logarithmic = active & _log_fits_better(problem)
+    logarithmic = active & _log_fits_better(problem) & logarithms
     scale = ChannelScale(
         active=active,
         logarithmic=logarithmic,
@@ -182,30 +186,23 @@ def fit_channel_scale(problem: Problem, bounds: Array | None = None) -> ChannelS
 
 def _counts_at_ends(problem: Problem) -> tuple[Array, Array]:
     """How many known values of each channel equal its least, and how many its greatest."""
-    known, channels = known_mask(problem), problem.channels
-    counts = np.zeros((2, len(channels.low)), dtype=np.int64)
-    for start in range(0, len(known), MAX_ROWS):
-        rows = slice(start, start + MAX_ROWS)
-        counts[0] += (known[rows] & (problem.values[rows] == channels.low)).sum(axis=0)
-        counts[1] += (known[rows] & (problem.values[rows] == channels.high)).sum(axis=0)
+    ends = problem.channels.low, problem.channels.high
+    counts = np.zeros((2, len(ends[0])), dtype=np.int64)
+    for _, channels, values in known_cells(problem):
+        for count, end in zip(counts, ends, strict=True):
+            count += np.bincount(channels[values == end[channels]], minlength=len(end))
     return counts[0], counts[1]
 
 
 def _next_to_mode(problem: Problem, has_mode: Array, at_least: Array) -> Array:
     """The known value next to the mode, which is the least (`at_least`) or the greatest value of a channel."""
-    known, channels = known_mask(problem), problem.channels
-    result = np.where(at_least, channels.high, channels.low).astype(np.float64)
-    chosen = np.flatnonzero(has_mode)
-    low, high = channels.low[chosen], channels.high[chosen]
-    for start in range(0, len(known), MAX_ROWS) if len(chosen) else ():
-        rows = slice(start, start + MAX_ROWS)
-        values, is_known = problem.values[rows][:, chosen], known[rows][:, chosen]
-        above = np.where(is_known & (values > low), values, high).min(axis=0)
-        below = np.where(is_known & (values < high), values, low).max(axis=0)
-        result[chosen] = np.where(
-            at_least[chosen], np.minimum(result[chosen], above), np.maximum(result[chosen], below)
-        )
-    return result
+    low, high = problem.channels.low, problem.channels.high
+    above, below = high.astype(np.float64), low.astype(np.float64)
+    for _, channels, values in known_cells(problem) if has_mode.any() else ():
+        beyond = has_mode[channels] & (values != np.where(at_least, low, high)[channels])
+        np.minimum.at(above, channels[beyond], values[beyond])
+        np.maximum.at(below, channels[beyond], values[beyond])
+    return np.where(at_least, above, below)
 
 
 def _natural_bounds(channels: Channels, n_least: Array, n_greatest: Array) -> Array:
@@ -232,13 +229,12 @@ def _log_fits_better(problem: Problem) -> Array:
 
 def relative_variances(problem: Problem) -> Array:
     """Variance of each channel's known values, in units of their range, so that squares stay within the numbers."""
-    known, channels = known_mask(problem), problem.channels
-    mean, squares, units = channels.mean.astype(np.float64), np.zeros(len(channels.mean)), _ranges(channels)
-    for start in range(0, len(known), MAX_ROWS):
-        rows = slice(start, start + MAX_ROWS)
-        deviation = np.where(known[rows], (problem.values[rows] - mean) / units, 0.0)
-        squares += np.einsum("ij,ij->j", deviation, deviation)
-    return squares / np.maximum(channels.n_known, 1)
+    mean, units = problem.channels.mean.astype(np.float64), _ranges(problem.channels)
+    squares = np.zeros(len(mean))
+    for _, channels, values in known_cells(problem):
+        deviation = (values - mean[channels]) / units[channels]
+        squares += np.bincount(channels, weights=deviation**2, minlength=len(mean))
+    return squares / np.maximum(problem.channels.n_known, 1)
 
 
 def _ranges(channels: Channels) -> Array:

@@ -1,5 +1,8 @@
 """Errors on hidden cells -> a report of each column, with a verdict in words."""
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 
 from pcfi._typing import Array
@@ -50,10 +53,13 @@ def report_columns(problem: Problem, model: ValueModel, errors: ColumnErrors) ->
                 verdict="",
             )
         )
-    verdicts = [
-        _verdict(report, int(first), problem, model, columns, names)
-        for report, first in zip(reports, first_channels, strict=True)
-    ]
+    covariance, constant = _graph_covariance(model), problem.channels.constant.copy()
+    constant[problem.categorical] = False
+    verdicts = []
+    for report, channel in zip(reports, first_channels.tolist(), strict=True):
+        companions = partial(_companions, model, channel, columns, names)
+        unlearned = _unlearned(report, is_constant=bool(constant[channel]))
+        verdicts.append(unlearned or _explained_by(report, covariance[channel], companions))
     return ColumnReports(
         ColumnReport(**{**vars(report), "verdict": verdict}) for report, verdict in zip(reports, verdicts, strict=True)
     )
@@ -68,24 +74,26 @@ def _root(total: float, n_hidden: float, unit: float) -> float:
     return float(unit * np.sqrt(total / n_hidden)) if n_hidden else float("nan")
 
 
-def _verdict(
-    report: ColumnReport, channel: int, problem: Problem, model: ValueModel, columns: Array, names: list[str]
-) -> str:
+def _unlearned(report: ColumnReport, *, is_constant: bool) -> str:
+    """The verdict on a column that nothing is learned about; empty for others."""
     if report.n_known == 0:
         return "nothing is known: filled with 0"
     if report.n_missing == 0:
         return "complete"
-    if problem.channels.constant[channel] and not np.isin(channel, np.arange(len(columns))[problem.categorical]):
+    if is_constant:
         return "constant: filled with its only value"
-    if not report.n_hidden:
-        return "too few known cells to tell"
+    return "" if report.n_hidden else "too few known cells to tell"
+
+
+def _explained_by(report: ColumnReport, covariance: float, companions: Callable[[], str]) -> str:
+    """The verdict on a column that was estimated: `covariance` is that with the graph's estimates."""
     if not report.r2 > MIN_R2:
         return "neither the graph nor other columns explain it: filled close to its mean"
     parts = []
     if report.r2_graph > MIN_R2:
-        parts.append("follows the graph" if _graph_covariance(model)[channel] > 0 else "runs against the graph")
+        parts.append("follows the graph" if covariance > 0 else "runs against the graph")
     if report.r2_columns > MIN_R2:
-        parts.append(f"explained by {_companions(model, channel, columns, names)}")
+        parts.append(f"explained by {companions()}")
     if report.r2_columns > report.r2_graph:
         parts.reverse()
     return ", ".join(parts) if parts else "explained by the graph and other columns together"
@@ -102,7 +110,7 @@ def _companions(model: ValueModel, channel: int, columns: Array, names: list[str
     deviations = np.sqrt((loadings**2).sum(axis=1) + noise)
     correlation = np.abs(loadings @ loadings[channel]) / (deviations * deviations[channel])
     correlation[columns == columns[channel]] = 0.0
-    ranked = np.argsort(-correlation, kind="stable")
-    strong = [names[columns[other]] for other in ranked if correlation[other] > correlation[ranked[0]] / 2]
-    chosen = list(dict.fromkeys(strong))[:MAX_NAMES]
-    return " and ".join(chosen)
+    strong = np.flatnonzero(correlation > correlation.max() / 2)
+    ranked = columns[strong[np.argsort(-correlation[strong], kind="stable")]]
+    chosen = list(dict.fromkeys(ranked.tolist()))[:MAX_NAMES]
+    return " and ".join(names[column] for column in chosen)

@@ -15,7 +15,7 @@ from pcfi.estimation.error_model import (
 )
 from pcfi.estimation.graph_estimates import HiddenEstimates
 from pcfi.estimation.training import FoldEstimate, TrainingRows
-from pcfi.inputs.problem import Channels, Problem
+from pcfi.inputs.problem import Channels, Problem, known_cells
 
 MAX_SCORES = 50_000  # hidden cells that errors are learned from
 
@@ -80,9 +80,30 @@ def fit_errors(
         scores=scores[order],
         score_channels=channels[order],
         deviations=known_deviations(training),
+        of_constants=constant_errors(problem, scale),
+        n_known=problem.channels.n_known,
     )
     covered = scores <= model.quantiles(0.9)[channels]
     return model, _column_errors(scale, hidden, estimates, of_graph, n_channels, covered, channels)
+
+
+def constant_errors(problem: Problem, scale: ChannelScale) -> Array:
+    """Expected error of channels with one known value, NaN for others: how often others occur, times their distance.
+
+    How often: by the rule of succession, or as often as known values differ from the most frequent one in all channels
+    that have such a one, if that is less. The distance is the value itself; if that is 0, as in such channels.
+    """
+    channels = problem.channels
+    constant = channels.constant & (channels.n_known > 0)
+    with_mode = scale.has_mode & scale.active & ~scale.logarithmic
+    n_cells, n_others = int(channels.n_known[with_mode | constant].sum()), 0
+    for _, at, values in known_cells(problem) if constant.any() and with_mode.any() else ():
+        n_others += int((with_mode[at] & (values != scale.mode[at])).sum())
+    share = np.minimum((n_others + 1) / (n_cells + 2), 1 / (channels.n_known + 2))
+    next_to_zero = np.abs(scale.next_to_mode[with_mode & (scale.mode == 0)])
+    size = np.abs(channels.mean.astype(np.float64))
+    size = np.where(size > 0, size, float(np.median(next_to_zero)) if len(next_to_zero) else 1.0)
+    return np.where(constant, share * size, np.nan)
 
 
 def _thinned(estimate: FoldEstimate, step: int) -> FoldEstimate:
@@ -93,8 +114,10 @@ def _thinned(estimate: FoldEstimate, step: int) -> FoldEstimate:
 
 
 def _cross_fitted_scores(errors: Array, features: Array, channels: Array, fold: Array, n_channels: int) -> Array:
-    """Errors over what the other folds let expect."""
+    """Errors over what the other folds let expect; over what the other half lets expect if there is one fold."""
     scores = np.empty(len(errors))
+    if not fold.any():
+        fold = np.random.default_rng(0).permutation(len(errors)) % 2
     for number in np.unique(fold):
         own = fold == number
         others = ~own if (~own).any() else own

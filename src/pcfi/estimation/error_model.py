@@ -11,9 +11,11 @@ The expected absolute error of a cell, in standard deviations of its channel c, 
 a gamma regression on hidden cells. theta is common to all channels and drawn towards (1, 0, 0, 0), which is the value
 model's own opinion; b_c is drawn towards the common level. The errors of hidden cells over what the other folds would
 have expected are the scores of conformal prediction: an interval is the expected error times a quantile of the scores,
-of the channel's own and of all channels' together, with the latter counting as a fixed number of cells.
+of the channel's own and of all channels' together, with the latter counting as the more cells the less channels differ.
 
-A cell that no source reaches has the spread of its channel's known values.
+A cell that no source reaches has the spread of its channel's known values. Where all n known values of a channel are
+equal, a missing one differs with probability 1 / (n + 2) at most (the rule of succession); its interval is that value
+if n are enough for the coverage, else it has no end.
 """
 
 from dataclasses import dataclass
@@ -28,7 +30,7 @@ from pcfi.stages.hops import Hops
 N_FEATURES = 4
 SLOPE_RIDGE = 10.0  # cells that say theta = (1, 0, 0, 0)
 SPREAD_PRIOR_CELLS = 10.0  # cells that say "as in all channels" about the usual spread among neighbours in one
-POOLED_SCORES = 50.0  # scores of its own that outweigh those of all channels
+MIN_POOLED_SCORES = 50.0  # scores that those of all channels count as, at least
 MIN_SPREAD = 1e-6  # variance among neighbours, in variances of the channel: below it is rounding
 MAX_ITERATIONS = 30
 MAX_STEP = 0.5  # of theta in an iteration
@@ -54,6 +56,9 @@ class ErrorModel:
         Error over expected error of hidden cells, sorted, and their channels.
     deviations : list of ndarray, one per channel
         Distances of some known values from the location, sorted: the errors of cells that nothing is known about.
+    of_constants : ndarray, one per channel
+        Expected error of a channel with one known value; NaN for others.
+    n_known : ndarray of int, one per channel
     """
 
     level: Array
@@ -65,6 +70,8 @@ class ErrorModel:
     scores: Array
     score_channels: Array
     deviations: list[Array]
+    of_constants: Array
+    n_known: Array
 
     def expected(self, features: Array, channels: Array, hops: Array) -> Array:
         """Expected absolute error of cells that a source reaches."""
@@ -77,14 +84,47 @@ class ErrorModel:
         return np.array([part.mean() if len(part) else np.inf for part in self.deviations])
 
     def quantiles(self, coverage: float) -> Array:
-        """Quantile of the scores that intervals of each channel go by; inf where there are too few."""
-        pooled_weight = min(POOLED_SCORES, float(len(self.scores)))
-        quantiles = np.full(len(self.level), np.inf)
-        order = np.argsort(self.score_channels, kind="stable")  # scores stay sorted within each channel
-        counts = np.bincount(self.score_channels, minlength=len(quantiles))
-        for channel, own in enumerate(np.split(self.scores[order], np.cumsum(counts)[:-1])):
-            quantiles[channel] = _mixed_quantile(own, self.scores, pooled_weight, coverage)
-        return quantiles
+        """Quantile of the scores that intervals of each channel go by; inf where there are too few.
+
+        It is the least score q with (number of own scores up to q) + weight * (share of all up to q) >= coverage *
+        (number of own scores + weight + 1), found by bisection in the scores of all channels.
+        """
+        n_scores, n_channels = len(self.scores), len(self.level)
+        of_constants = np.where(coverage * (self.n_known + 1) <= self.n_known, 0.0, np.inf)
+        is_constant = ~np.isnan(self.of_constants)
+        if n_scores == 0:
+            return np.where(is_constant, of_constants, np.inf)
+        counts = np.bincount(self.score_channels, minlength=n_channels)
+        weight = min(self._pooled_scores(counts, coverage), float(n_scores))
+        needed = coverage * (counts + weight + 1)
+        # places of the scores of each channel, after those of the channels before it
+        places = np.sort(self.score_channels * n_scores + np.arange(n_scores))
+        start, first = np.arange(n_channels) * n_scores, np.cumsum(counts) - counts
+        low, high = np.zeros(n_channels, dtype=np.int64), np.full(n_channels, n_scores - 1)
+        while (low < high).any():
+            middle = (low + high) // 2
+            own = np.searchsorted(places, start + middle, side="right") - first
+            reached = own + weight * (middle + 1) / n_scores >= needed
+            low, high = np.where(reached, low, np.minimum(middle + 1, high)), np.where(reached, middle, high)
+        found = np.where(needed > counts + weight, np.inf, self.scores[low])
+        return np.where(is_constant, of_constants, found)
+
+    def _pooled_scores(self, counts: Array, coverage: float) -> float:
+        """Number of scores that those of all channels count as: the more, the less channels differ.
+
+        The share of a channel's scores beyond the common quantile has a beta distribution about 1 - coverage; its
+        precision follows from how much more the shares of channels differ than binomial ones would (Kleinman, 1973).
+        """
+        n_scores, has_scores = len(self.scores), counts > 0
+        n_free = n_scores - np.count_nonzero(has_scores)
+        is_beyond = self.scores > self.scores[min(int(np.ceil(coverage * n_scores)), n_scores) - 1]
+        share = float(is_beyond.mean())
+        if n_free == 0 or share in (0.0, 1.0):
+            return MIN_POOLED_SCORES
+        beyond = np.bincount(self.score_channels, weights=is_beyond, minlength=len(counts))
+        excess = ((beyond - share * counts)[has_scores] ** 2 / counts[has_scores]).sum() / (share * (1 - share))
+        correlation = (excess - np.count_nonzero(has_scores)) / n_free
+        return float(max(MIN_POOLED_SCORES, 1 / max(correlation, 1e-9) - 1))
 
     def deviation_quantiles(self, coverage: float) -> Array:
         """Quantile of the distances of known values from the location of each channel; inf where there are too few."""
@@ -94,19 +134,6 @@ class ErrorModel:
             if 0 <= place < len(part):
                 quantiles[channel] = part[place]
         return quantiles
-
-
-def _mixed_quantile(own: Array, pooled: Array, pooled_weight: float, coverage: float) -> float:
-    """Least score q with (number of own scores up to q) + weight * (share of all up to q) >= coverage * (total + 1)."""
-    needed = coverage * (len(own) + pooled_weight + 1)
-    if needed > len(own) + pooled_weight or not len(pooled):
-        return np.inf
-    low, high = 0, len(pooled) - 1
-    while low < high:  # both lists are sorted, and every own score is among the pooled ones
-        middle = (low + high) // 2
-        reached = np.searchsorted(own, pooled[middle], side="right") + pooled_weight * (middle + 1) / len(pooled)
-        low, high = (low, middle) if reached >= needed else (middle + 1, high)
-    return float(pooled[low])
 
 
 def cell_features(

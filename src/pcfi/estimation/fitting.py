@@ -6,12 +6,12 @@ import numpy as np
 
 from pcfi._typing import Array
 from pcfi.estimation.category_probabilities import fit_probabilities
-from pcfi.estimation.cell_model import CellModel, stacking_weights
+from pcfi.estimation.cell_model import CellModel, stacking_weights, weighted
 from pcfi.estimation.channel_scale import ChannelScale, fit_channel_scale, relative_variances
-from pcfi.estimation.error_fitting import ColumnErrors, fit_errors, known_deviations
+from pcfi.estimation.error_fitting import ColumnErrors, constant_errors, fit_errors, known_deviations
 from pcfi.estimation.error_model import N_FEATURES, ErrorModel
 from pcfi.estimation.factor_model import FactorModel
-from pcfi.estimation.folds import Fold, make_folds
+from pcfi.estimation.folds import N_PARTS, Fold, make_folds
 from pcfi.estimation.graph_estimates import Candidate, HiddenEstimates, graph_estimates, link_of_cells, search_alpha
 from pcfi.estimation.graph_link import GraphLink
 from pcfi.estimation.training import (
@@ -21,7 +21,6 @@ from pcfi.estimation.training import (
     final_regression,
     fit_folds,
     has_regression,
-    mean_estimate,
     regression_estimates,
     squared_error,
     training_nodes,
@@ -33,9 +32,9 @@ from pcfi.settings import Settings
 from pcfi.stages.degree_scaling import DegreeScale, grows_with_degree
 
 MAX_FOLDS = 5
-FEW_FOLDS = 2  # of a large table
-MANY_CELLS = 50_000  # known cells of a table that is large
-MANY_CHANNELS = 256  # channels of a table that is large
+ENOUGH_UNITS = 5_000  # nodes in patterns that folds hide, where a table has them
+REGRESSION_UNITS = 50_000  # the same if columns are regressed on each other, which hidden cells are needed for
+ENOUGH_CELLS = 2_000  # hidden cells that decide on the number of factors
 MIN_UNITS = 5  # hidden cells, or nodes where whole nodes are missing, that something can be learned from
 RANKS = (1, 2, 4, 8, 16)  # candidates for the number of factors
 
@@ -57,11 +56,30 @@ class Fitted:
 
 
 def fit_value_model(problem: Problem, settings: Settings, seed: int, bounds: Array | None = None) -> Fitted | str:
-    """Fit the model to the known cells; or say why nothing can be learned."""
+    """Fit the model to the known cells; or say why nothing can be learned.
+
+    Channels that look log-normal are modelled on a log scale if hidden cells are estimated better that way: skewed
+    channels may also depend on each other as they are, as parts of a sum do.
+    """
     scale = fit_channel_scale(problem, bounds)
+    fitted = _fit(problem, scale, settings, seed)
+    if isinstance(fitted, str) or not scale.logarithmic.any():
+        return fitted
+    plain = _fit(problem, fit_channel_scale(problem, bounds, logarithms=False), settings, seed)
+    if isinstance(plain, str):
+        return fitted
+    return min((fitted, plain), key=lambda one: float(_relative_errors(one).sum()))
+
+
+def _relative_errors(fitted: Fitted) -> Array:
+    """Squared error on the hidden cells of each channel, relative to that of its mean."""
+    errors = fitted.column_errors
+    return np.divide(errors.of_model, errors.of_mean, out=np.zeros(len(errors.unit)), where=errors.of_mean > 0)
+
+
+def _fit(problem: Problem, scale: ChannelScale, settings: Settings, seed: int) -> Fitted | str:
     transformed = scale.transformed(problem)
-    large = int(problem.channels.n_known.sum()) > MANY_CELLS
-    folds = make_folds(transformed, FEW_FOLDS if large else MAX_FOLDS, seed)
+    folds = make_folds(transformed, number_of_folds(problem), seed)
     lacking = _lacking(problem, scale, folds)
     if lacking:
         return lacking
@@ -112,8 +130,18 @@ def model_without_evidence(problem: Problem, bounds: Array | None = None) -> Val
         scores=np.empty(0),
         score_channels=np.empty(0, dtype=np.int64),
         deviations=[part[:0] for part in deviations],
+        of_constants=constant_errors(transformed, scale),
+        n_known=problem.channels.n_known,
     )
     return ValueModel(scale=scale, cells=CellModel.without_evidence(n_channels), degree=None, errors=errors)
+
+
+def number_of_folds(problem: Problem) -> int:
+    """As many folds as together hide enough nodes in patterns."""
+    channels = problem.channels
+    enough = REGRESSION_UNITS if has_regression(int(np.count_nonzero(~channels.constant))) else ENOUGH_UNITS
+    n_units = int(channels.n_known[channels.representatives].sum())
+    return int(np.clip(-(-enough * N_PARTS // max(n_units, 1)), 1, MAX_FOLDS))
 
 
 def _lacking(problem: Problem, scale: ChannelScale, folds: list[Fold]) -> str:
@@ -125,7 +153,7 @@ def _lacking(problem: Problem, scale: ChannelScale, folds: list[Fold]) -> str:
     patterns = problem.channels.patterns
     sizes = np.bincount(patterns, weights=scale.active)[patterns]
     n_units = sum(float((1 / sizes[fold.channels[scale.active[fold.channels]]]).sum()) for fold in folds)
-    if len(folds) < 2 or n_units < MIN_UNITS:
+    if n_units < MIN_UNITS:
         return f"only {n_units:.0f} known nodes or cells can be hidden, and {MIN_UNITS} are needed"
     return ""
 
@@ -144,8 +172,6 @@ def _fit_cells(
     estimates = [
         _weighted([part[number] for part in parts], weights, fit.estimate) for number, fit in enumerate(by_factors)
     ]
-    if squared_error(estimates) >= sum(float((part.truth**2).sum()) for part in estimates):
-        weights, estimates = np.zeros(3), [mean_estimate(part) for part in estimates]
     fitted = training.fit(rank)
     cells = CellModel(
         factors=fitted.factors,
@@ -163,10 +189,10 @@ def _choose_factors(
 ) -> tuple[list[FoldFit], list[FoldFit]]:
     """Fits to the folds without factors, and with the number of factors whose error on hidden cells is smallest.
 
-    In a large table one fold decides.
+    As many folds decide as have `ENOUGH_CELLS`.
     """
     without = best = fit_folds(training, hidden, 0)
-    n_search = 1 if len(training.values) > MANY_CELLS or training.shape[1] > MANY_CHANNELS else len(hidden)
+    n_search = 1 + int(np.searchsorted(np.cumsum([len(cells) for cells in training.hidden[:-1]]), ENOUGH_CELLS))
     if not _has_partial_rows(problem, scale):
         return without, without
 
@@ -202,8 +228,7 @@ def _weights(parts: list[list[tuple[Array, Array]]], folds: list[FoldEstimate], 
 
 
 def _weighted(parts: list[tuple[Array, Array]], weights: Array, estimate: FoldEstimate) -> FoldEstimate:
-    value = sum(weight * part for weight, (part, _) in zip(weights, parts, strict=False))
-    variance = sum(weight * part for weight, (_, part) in zip(weights, parts, strict=False))
+    value, variance = weighted(weights, parts, np.ones(len(estimate.truth)))
     return replace(estimate, value=value, variance=variance)
 
 

@@ -34,8 +34,11 @@ def share_of_similar_rows(problem: Problem) -> float:
     columns = columns[np.unique(np.linspace(0, len(columns) - 1, n_columns).round().astype(np.int64))]
     rows = _standardized(problem.values[:, columns] / problem.channels.magnitude[columns], known[:, columns])
     neighbours = [graph.indices[graph.indptr[node] : graph.indptr[node + 1]] for node in nodes]
-    filled = np.nan_to_num(rows)
-    shares = [_share(squared_distances(table, table[nodes]), nodes, neighbours) for table in (rows, filled)]
+    filled = np.nan_to_num(rows).astype(np.float32)
+    squares = np.einsum("ij,ij->i", filled, filled)
+    between_filled = squares[nodes, None] + squares - 2 * filled[nodes] @ filled.T
+    distances = squared_distances(rows, rows[nodes]), between_filled
+    shares = [_share(part, nodes, neighbours) for part in distances]
     chance = float((degrees[nodes] ** 2).sum() / degrees[nodes].sum() / (n_nodes - 1))
     return (max(shares) - chance) / (1 - chance)
 

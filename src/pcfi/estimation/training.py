@@ -222,9 +222,3 @@ def _completed(
 def squared_error(estimates: list[FoldEstimate]) -> float:
     """Sum of the squared errors."""
     return float(sum(((part.truth - part.value) ** 2).sum() for part in estimates))
-
-
-def mean_estimate(estimate: FoldEstimate) -> FoldEstimate:
-    """The same cells, estimated by the mean of their channel."""
-    nothing = np.zeros(len(estimate.truth))
-    return FoldEstimate(estimate.sources, estimate.truth, nothing, np.ones_like(nothing), nothing)

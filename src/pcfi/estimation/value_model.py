@@ -57,7 +57,11 @@ class ValueModel:
 
         Unreachable cells are estimated from the other columns of their node, or hold the mean, if `fill_unreachable`.
         """
+        line = self._line()
         for rows in row_blocks(*out.shape):
+            if line is not None:
+                self._apply_line(line, problem, hops, rows, out[rows], fill_unreachable=fill_unreachable)
+                continue
             codes = _expanded(hops, rows)
             known = codes == 0
             diffused = out[rows].astype(np.float64)
@@ -74,6 +78,38 @@ class ValueModel:
             chosen = filled | ~hops.is_reachable(codes) if fill_unreachable else filled
             np.copyto(out[rows], values, where=chosen, casting="same_kind")
             np.copyto(out[rows], problem.values[rows], where=known)
+
+    def _line(self) -> tuple[Array, Array] | None:
+        """Intercept and slope of each channel's estimate in the diffused value; None if it is not on a line."""
+        if self.cells.uses_rows or self.scale.logarithmic.any():
+            return None
+        ends = np.stack([self.scale.location, self.scale.location + self.scale.unit])
+        nothing = np.zeros(ends.shape, dtype=np.bool_)
+        low, high = self.scale.original(self.estimate(np.zeros(ends.shape), nothing, ends).value)
+        slope = (high - low) / self.scale.unit
+        return low - slope * self.scale.location, slope
+
+    def _apply_line(
+        self,
+        line: tuple[Array, Array],
+        problem: Problem,
+        hops: Hops,
+        rows: slice,
+        out: Array,
+        *,
+        fill_unreachable: bool,
+    ) -> None:
+        """`apply` for some rows of estimates that are on a line in the diffused value."""
+        codes, bounds = _expanded(hops, rows), (self.scale.low, self.scale.high)
+        (intercept, slope), (low, high) = ([part.astype(out.dtype) for part in two] for two in (line, bounds))
+        values = (
+            out * slope if self.degree is None else out * (slope * self.degree.by_node[rows, None].astype(out.dtype))
+        )
+        values += intercept
+        np.copyto(out, np.clip(values, low, high, out=values), where=hops.is_filled(codes))
+        if fill_unreachable and hops.n_unreachable.any():
+            np.copyto(out, self.scale.typical, where=~hops.is_reachable(codes), casting="same_kind")
+        np.copyto(out, problem.values[rows], where=codes == 0)
 
     def estimate(self, values: Array, known: Array, diffused: Array) -> CellEstimate:
         """Estimate rows from known values (in their own units) and diffused ones (on the scale of the model)."""
@@ -97,6 +133,7 @@ class ValueModel:
         out = np.zeros(filled.shape)
         standardized = self._standardized(filled)
         spread, weight = self.errors.usual_spread, self.errors.edge_weight
+        constants, is_constant = self.errors.of_constants, ~np.isnan(self.errors.of_constants)
         for rows in row_blocks(*filled.shape):
             codes = _expanded(hops, rows)
             reachable = hops.is_reachable(codes)
@@ -108,6 +145,7 @@ class ValueModel:
             block[nodes, channels] = self.errors.expected(features, channels, codes[nodes, channels])
             ratio = deviations / np.sqrt(self.cells.marginal_variance)
             np.copyto(block, self.errors.expected_deviation() * np.minimum(ratio, 1.0), where=~reachable)
+            np.copyto(block, constants, where=(codes > 0) & is_constant)
         return out
 
     def _standardized(self, filled: Array) -> Array:
@@ -120,6 +158,7 @@ class ValueModel:
         quantile = self.errors.quantiles(coverage)
         mean = self.errors.expected_deviation()
         of_unreachable = self.errors.deviation_quantiles(coverage) / np.where((mean > 0) & np.isfinite(mean), mean, 1.0)
+        of_unreachable = np.where(np.isnan(self.errors.of_constants), of_unreachable, quantile)
         out = np.empty(expected.shape)
         for rows in row_blocks(*expected.shape):
             reachable = hops.is_reachable(_expanded(hops, rows))
@@ -142,8 +181,9 @@ class ValueModel:
 
 
 def _expanded(hops: Hops, rows: slice) -> Array:
-    """Codes of every channel in some rows."""
-    return np.asarray(hops.codes[rows][:, hops.patterns])
+    """Codes of every channel in some rows; not to be written to."""
+    codes, n_channels = hops.codes[rows], len(hops.patterns)
+    return np.broadcast_to(codes, (len(codes), n_channels)) if codes.shape[1] == 1 else codes[:, hops.patterns]
 
 
 def row_blocks(n_rows: int, n_channels: int) -> Iterator[slice]:

@@ -1,6 +1,6 @@
 """Features, known mask and graph -> `Problem`: checked once, here, and never again downstream."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -16,6 +16,7 @@ from pcfi.inputs.graphs import Graph, GraphLike, is_graph, read_graph
 from pcfi.inputs.knn import knn_graph
 from pcfi.system_memory import refuse_allocation
 
+MAX_LISTED_CELLS = 1 << 20  # cells of the rows whose known cells are listed at a time
 CHANNELS_AT_A_TIME = 512
 SMALL = 100_000  # cells below which a thread costs more than it saves
 
@@ -278,6 +279,16 @@ def _known(values: ArrayOrTensor, mask: ArrayOrTensor) -> Array:
 def known_mask(problem: Problem) -> Array:
     """Which cells are known, as an array of the shape of the features; not to be written to."""
     return problem.mask if len(problem.mask) else ~np.isnan(problem.values)
+
+
+def known_cells(problem: Problem) -> Iterator[tuple[Array, Array, Array]]:
+    """Rows, channels and values of the known cells, some rows at a time: where most cells are missing, they are few."""
+    n_nodes, n_channels = problem.values.shape
+    size = max(1, MAX_LISTED_CELLS // max(n_channels, 1))
+    for start in range(0, n_nodes, size):
+        values = problem.values[start : start + size]
+        rows, channels = np.nonzero(problem.mask[start : start + size] if len(problem.mask) else ~np.isnan(values))
+        yield rows + start, channels, values[rows, channels]
 
 
 def survey(values: Array, mask: Array, channel_name: Callable[[int], str] = default_channel_name) -> Channels:

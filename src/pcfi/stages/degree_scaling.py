@@ -11,12 +11,11 @@ import numpy as np
 
 from pcfi._typing import Array
 from pcfi.inputs.graphs import Graph
-from pcfi.inputs.problem import Problem, known_mask, survey
+from pcfi.inputs.problem import Problem, known_cells, survey
 
 POWER = 0.5  # of the degree
 SLOPE = 0.1  # power of the degree with which known values grow, from which on it is worth a try
 EXPLAINED = 0.005  # part of the variance of known values that this growth accounts for, likewise
-ROWS_AT_A_TIME = 2048
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,11 +54,9 @@ class DegreeScale:
     def divide(self, problem: Problem) -> Problem:
         """The problem with its features divided."""
         values = problem.values.copy()
-        with np.errstate(over="ignore"):  # of what stands in missing cells
-            for start in range(0, len(values), ROWS_AT_A_TIME):
-                rows = slice(start, start + ROWS_AT_A_TIME)
-                factors = self._factors(self.by_node[rows, None]).astype(values.dtype)
-                values[rows] = np.where(self.logarithmic, values[rows] - np.log(factors), values[rows] / factors)
+        for rows, channels, known in known_cells(problem):
+            factors = np.where(self.channels[channels], self.by_node[rows], 1.0).astype(values.dtype)
+            values[rows, channels] = np.where(self.logarithmic[channels], known - np.log(factors), known / factors)
         return replace(problem, values=values, channels=survey(values, problem.mask, problem.channel_name))
 
     def multiplied(self, values: Array, rows: slice | Array = slice(None)) -> Array:
@@ -100,12 +97,12 @@ def growth(problem: Problem, variances: Array) -> tuple[float, float]:
     """
     channels = problem.channels
     units = np.where(channels.constant, 1.0, (channels.high - channels.low).astype(np.float64))
-    (log_degree, _), known = _log_degree(problem.graph), known_mask(problem)
+    log_degree, _ = _log_degree(problem.graph)
     sums = np.zeros((3, len(channels.n_known)))
-    for start in range(0, len(known), ROWS_AT_A_TIME):
-        rows = slice(start, start + ROWS_AT_A_TIME)
-        t, there = log_degree[rows], known[rows]
-        sums += t @ there, t**2 @ there, t @ (np.where(there, problem.values[rows], 0.0) / units)
+    for rows, of_cells, values in known_cells(problem):
+        t = log_degree[rows]
+        for total, part in zip(sums, (t, t**2, t * values / units[of_cells]), strict=True):
+            total += np.bincount(of_cells, weights=part, minlength=len(total))
     mean, n_known = channels.mean.astype(np.float64), np.maximum(channels.n_known, 1)
     judged = ~channels.constant
     relative = mean / units
