@@ -41,6 +41,9 @@ PARTS: dict[str, list[tuple[Any, str, Any]]] = {
     "no log scale": [
         (channel_scale, "_log_fits_better", lambda problem: np.zeros(problem.values.shape[1], dtype=bool))
     ],
+    "log scale wherever a column looks log-normal": [
+        (fitting, "_relative_errors", lambda fitted: np.zeros(len(fitted.column_errors.unit)))
+    ],
     "alpha 0.6 always": [(graph_estimates, "ALPHAS", (0.6,))],
     "scores in units of all known cells": [
         (error_fitting, "_relative_units", lambda _, scale, __: np.ones(len(scale.unit)))
@@ -58,6 +61,8 @@ CONSTANTS: tuple[tuple[Any, str], ...] = (
     (error_model, "SPREAD_PRIOR_CELLS"),
     (error_model, "MIN_POOLED_SCORES"),
     (channel_scale, "MARGIN"),
+    (fitting, "REGRESSION_UNITS"),
+    (fitting, "ENOUGH_CELLS"),
 )
 
 
