@@ -17,6 +17,7 @@ from pcfi.estimation.graph_estimates import HiddenEstimates
 from pcfi.estimation.training import FoldEstimate, TrainingRows
 from pcfi.inputs.problem import Channels, Problem, known_cells
 
+REPORTED_COVERAGE = 0.9  # of the intervals whose coverage is reported
 MAX_SCORES = 50_000  # hidden cells that errors are learned from
 
 
@@ -48,7 +49,9 @@ def fit_errors(
     """Learn from the errors on hidden cells, fold by fold."""
     n_channels, weights = problem.values.shape[1], problem.graph.weights
     edge_weight = 1.0 if weights is None or not len(weights) else float(np.mean(weights))
-    values = np.asarray(scale.standardized(np.where(np.isfinite(problem.values), problem.values, 0.0)))
+    values = np.zeros(problem.values.shape)  # of which known cells count
+    for rows, at, known in known_cells(problem):
+        values[rows, at] = scale.standardized(known, at)
     thin = max(1, -(-sum(len(part.truth) for part in estimates) // MAX_SCORES))
     sampled = [_thinned(part, thin) for part in estimates] if thin > 1 else estimates
     cells = [(part.nodes[one.sources], part.channels[one.sources]) for part, one in zip(hidden, sampled, strict=True)]
@@ -69,21 +72,26 @@ def fit_errors(
     scores /= np.concatenate([unit[cell[1]] for unit, cell in zip(units, cells, strict=True)])
     order = np.argsort(scores, kind="stable")
     codes = [part.fold.hops.codes_at(*cell) for part, cell in zip(hidden, cells, strict=True)]
-    reached = [code[part.fold.hops.is_reachable(code)] for part, code in zip(hidden, codes, strict=True)]
+    reached = [part.fold.hops.is_reachable(code) for part, code in zip(hidden, codes, strict=True)]
+    score_hops = np.concatenate([np.where(there, code, 0) for there, code in zip(reached, codes, strict=True)])
+    score_hops = score_hops.astype(np.int64)[order]
     model = ErrorModel(
         level=level,
         slopes=slopes,
         reference=reference,
         usual_spread=spread,
         edge_weight=edge_weight,
-        max_hops=int(max((code.max(initial=0) for code in reached), default=1)),
+        max_hops=max(int(score_hops.max(initial=1)), 1),
         scores=scores[order],
         score_channels=channels[order],
+        score_hops=score_hops,
         deviations=known_deviations(training),
         of_constants=constant_errors(problem, scale),
         n_known=problem.channels.n_known,
     )
-    covered = scores <= model.quantiles(0.9)[channels]
+    quantiles = model.quantiles(REPORTED_COVERAGE)
+    limits = quantiles[model.score_channels] * model.hop_factors(quantiles, REPORTED_COVERAGE)[score_hops]
+    covered, channels = model.scores <= limits, model.score_channels
     return model, _column_errors(scale, hidden, estimates, of_graph, n_channels, covered, channels)
 
 

@@ -52,8 +52,8 @@ class ErrorModel:
         Mean weight of an edge.
     max_hops : int
         Most hops of a hidden cell; beyond, errors grow with the root of the number of hops.
-    scores, score_channels : ndarray
-        Error over expected error of hidden cells, sorted, and their channels.
+    scores, score_channels, score_hops : ndarray
+        Error over expected error of hidden cells, sorted, their channels and hops (0 if no source reaches them).
     deviations : list of ndarray, one per channel
         Distances of some known values from the location, sorted: the errors of cells that nothing is known about.
     of_constants : ndarray, one per channel
@@ -69,6 +69,7 @@ class ErrorModel:
     max_hops: int
     scores: Array
     score_channels: Array
+    score_hops: Array
     deviations: list[Array]
     of_constants: Array
     n_known: Array
@@ -108,6 +109,21 @@ class ErrorModel:
             low, high = np.where(reached, low, np.minimum(middle + 1, high)), np.where(reached, middle, high)
         found = np.where(needed > counts + weight, np.inf, self.scores[low])
         return np.where(is_constant, of_constants, found)
+
+    def hop_factors(self, quantiles: Array, coverage: float) -> Array:
+        """What intervals are wider by, at each number of hops up to the most: at least 1, and never less farther away.
+
+        Cells at some number of hops may have another distribution of errors, not only larger ones, so their scores over
+        the quantiles of their channels have a quantile of their own; that of all cells counts as `MIN_POOLED_SCORES`.
+        """
+        factors = np.ones(self.max_hops + 1)
+        limits = quantiles[self.score_channels]
+        ratios = np.where(np.isfinite(limits), self.scores / np.where(limits > 0, limits, 1.0), 0.0)
+        for hops in np.unique(self.score_hops[self.score_hops > 1]):
+            own = ratios[self.score_hops == hops]
+            share = MIN_POOLED_SCORES / (MIN_POOLED_SCORES + len(own))
+            factors[hops] = (1 - share) * np.quantile(own, min(coverage * (1 + 1 / len(own)), 1.0)) + share
+        return np.maximum.accumulate(factors)
 
     def _pooled_scores(self, counts: Array, coverage: float) -> float:
         """Number of scores that those of all channels count as: the more, the less channels differ.

@@ -129,6 +129,7 @@ def model_without_evidence(problem: Problem, bounds: Array | None = None) -> Val
         max_hops=1,
         scores=np.empty(0),
         score_channels=np.empty(0, dtype=np.int64),
+        score_hops=np.empty(0, dtype=np.int64),
         deviations=[part[:0] for part in deviations],
         of_constants=constant_errors(transformed, scale),
         n_known=problem.channels.n_known,

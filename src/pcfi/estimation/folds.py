@@ -67,7 +67,7 @@ def make_folds(problem: Problem, n_folds: int, seed: int, *, with_constants: boo
         return []
     n_cells = int(units.sum(axis=0) @ np.bincount(channels.patterns))
     n_parts = min(max(N_PARTS, -(-n_cells // MAX_HIDDEN)), n_units)
-    keys = _unit_keys(problem, known, seed)
+    keys = _keys(problem, known, seed)
     parts = _parts(units, keys, n_parts)
     folds = [_fold(problem, known, parts == part) for part in range(min(n_parts, n_folds))]
     radii = _gap_radii(problem, folds, patterns)
@@ -79,16 +79,15 @@ def make_folds(problem: Problem, n_folds: int, seed: int, *, with_constants: boo
     return [fold for fold in folds if len(fold.truth)]
 
 
-def _parts(units: Array, keys: Array, n_parts: int) -> Array:
+def _parts(units: Array, keys: "Keys", n_parts: int) -> Array:
     """Part of each unit, -1 where there is none to hide; all units of some nodes are in one part."""
     parts = np.full(units.shape, -1, dtype=np.int32)
     chosen = np.flatnonzero(units)
-    parts.flat[chosen[np.argsort(keys.flat[chosen], kind="stable")]] = np.arange(len(chosen)) % n_parts
+    parts.flat[keys.sorted(chosen)] = np.arange(len(chosen)) % n_parts
     nodes = np.flatnonzero(units.any(axis=1))
-    node_keys = keys[:, units.any(axis=0)].sum(axis=1, dtype=np.uint64)
     share = _clustering(units)
-    together = nodes[_mixed(node_keys[nodes]) < np.uint64(share * (2**64 - 2**12))]
-    together = together[np.argsort(node_keys[together], kind="stable")]
+    together = nodes[_mixed(keys.nodes[nodes]) < np.uint64(share * (2**64 - 2**12))]
+    together = together[np.argsort(keys.nodes[together], kind="stable")]
     parts[together] = np.where(units[together], (np.arange(len(together)) % n_parts)[:, None], -1)
     return parts
 
@@ -108,14 +107,27 @@ def _clustering(known: Array) -> float:
     return float(np.clip((total - chance) / (most - chance), 0.0, 1.0))
 
 
-def _unit_keys(problem: Problem, known: Array, seed: int) -> Array:
-    """A random number for each node in each pattern: from the content of a small table, else from their places."""
+@dataclass(frozen=True, eq=False)
+class Keys:
+    """A random number for each node and each pattern; both together make one for each node in each pattern."""
+
+    nodes: Array
+    patterns: Array
+
+    def sorted(self, units: Array) -> Array:
+        """Nodes in patterns, given by their places in an array of both, in the order of their random numbers."""
+        node, pattern = np.divmod(units, len(self.patterns))
+        return np.asarray(units[np.argsort(_mixed(self.nodes[node] ^ self.patterns[pattern]), kind="stable")])
+
+
+def _keys(problem: Problem, known: Array, seed: int) -> Keys:
+    """Random numbers from the content of a small table, else from the places of nodes and patterns."""
     n_nodes, channels = len(known), problem.channels
     start, n_patterns = _mixed(np.array([seed], dtype=np.uint64)), len(channels.representatives)
     if known.size > MAX_CONTENT_CELLS:
         nodes = _mixed(np.arange(n_nodes, dtype=np.uint64) + start)
         patterns = _mixed(np.arange(n_patterns, dtype=np.uint64) ^ _mixed(start))
-        return _mixed(nodes[:, None] ^ patterns)
+        return Keys(nodes, patterns)
     active = np.flatnonzero(~channels.constant)
     ranks = [_ranks(problem.values[:, channel], known[:, channel]) for channel in active]
     nodes = start + np.diff(problem.graph.indptr).astype(np.uint64)
@@ -125,7 +137,7 @@ def _unit_keys(problem: Problem, known: Array, seed: int) -> Array:
     patterns = np.zeros(n_patterns, dtype=np.uint64)
     sums = np.array([_mixed(of_channel ^ nodes).sum(dtype=np.uint64) for of_channel in ranks], dtype=np.uint64)
     np.add.at(patterns, channels.patterns[active], sums)
-    return _mixed(nodes[:, None] ^ _mixed(patterns))
+    return Keys(nodes, _mixed(patterns))
 
 
 def _neighbour_sums(graph: Graph, keys: Array) -> Array:
@@ -183,13 +195,12 @@ def _gap_radii(problem: Problem, folds: list[Fold], patterns: Array) -> list[int
     return [int(depths[int((part + 0.5) / len(folds) * len(depths))]) for part in range(len(folds))]
 
 
-def _gaps(problem: Problem, units: Array, part: Array, keys: Array, radius: int) -> Array:
+def _gaps(problem: Problem, units: Array, part: Array, keys: Keys, radius: int) -> Array:
     """Units less than `radius` hops from some of the part's; of these, as many as do not hide more than the part."""
     if radius <= 1:
         return part
     centres = np.zeros_like(part)
-    order = np.flatnonzero(part)
-    order = order[np.argsort(keys.flat[order], kind="stable")]
+    order = keys.sorted(np.flatnonzero(part))
     n_units, low, high = int(part.sum()), 1, len(order)
     representatives = problem.channels.representatives
     while low < high:  # the largest number of centres whose gaps hide at most as many units as the part has

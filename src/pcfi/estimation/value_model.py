@@ -156,14 +156,16 @@ class ValueModel:
     def half_widths(self, expected: Array, hops: Hops, coverage: float) -> Array:
         """Half the width of the interval of every cell, in standard deviations, given its expected error."""
         quantile = self.errors.quantiles(coverage)
+        factors = self.errors.hop_factors(quantile, coverage)
         mean = self.errors.expected_deviation()
         of_unreachable = self.errors.deviation_quantiles(coverage) / np.where((mean > 0) & np.isfinite(mean), mean, 1.0)
         of_unreachable = np.where(np.isnan(self.errors.of_constants), of_unreachable, quantile)
         out = np.empty(expected.shape)
         for rows in row_blocks(*expected.shape):
-            reachable = hops.is_reachable(_expanded(hops, rows))
+            codes = _expanded(hops, rows)
+            of_reachable = quantile * factors[np.minimum(codes, len(factors) - 1)]
             with np.errstate(invalid="ignore"):
-                out[rows] = expected[rows] * np.where(reachable, quantile, of_unreachable)
+                out[rows] = expected[rows] * np.where(hops.is_reachable(codes), of_reachable, of_unreachable)
             out[rows][expected[rows] == 0] = 0.0
         return out
 
