@@ -1,6 +1,7 @@
 """An edge table of pandas, polars or pyarrow, and the ids of the nodes -> an edge index with weights."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from pcfi.inputs.columns import EdgeColumns, Kind, choose_edge_columns, unused_w
 from pcfi.inputs.ids import ROWS_IN_SAMPLE, Ids, is_unique, kind_of, kinds_of, locate, match_kind, narwhals, open_frame
 
 MAX_IDS_SHOWN = 5  # ids that an error names
+MANY_EDGES = 100_000  # edges whose two ends are looked up on two threads
 NEARLY_EQUAL: dict[str, Callable[[str], str]] = {
     "spaces around them do": str.strip,
     "upper and lower case do": str.lower,
@@ -44,7 +46,7 @@ def read_edges(
     columns = columns or EdgeColumns()
     frame, chosen = open_edges(edges, columns)
     try:
-        ends = np.stack([ids.rows(frame.get_column(name), f"the edge column {name!r}") for name in chosen.ends])
+        ends = _rows_of_ends(frame, chosen.ends, ids)
         known: Array = np.logical_and(ends[0] >= 0, ends[1] >= 0)
         if not known.all() and (columns.unknown_ids == "error" or not known.any()):
             _refuse_unknown(frame, chosen.ends, ends, ids)
@@ -57,6 +59,19 @@ def read_edges(
                 raise GraphError(text, remedy="name it with {id}") from None
         raise
     return ends[:, known], _read_weights(frame, chosen.weight, known)
+
+
+def _rows_of_ends(frame: Any, names: tuple[str, str], ids: Ids) -> Array:
+    """Rows of the nodes at both ends of every edge, -1 where there is none; in a large table both at the same time."""
+
+    def rows(name: str, _: Any = None) -> Array:
+        return ids.rows(frame.get_column(name), f"the edge column {name!r}")
+
+    if len(frame) < MANY_EDGES:
+        return np.stack([rows(name) for name in names])
+    from pcfi._kernels.threads import run_tasks
+
+    return np.stack(run_tasks([partial(rows, name) for name in names]))
 
 
 def column_of_ends(nodes: Any, names: Iterable[str], edges: Any, ends: tuple[str, str]) -> str | None:
