@@ -19,6 +19,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -204,15 +205,15 @@ def kills(lab: Laboratory, rng: random.Random) -> None:
 
 
 def damage(lab: Laboratory, rng: random.Random) -> None:
-    """A run is stopped, bytes of one of its work files change, and the same call gives the same bits or an error."""
+    """A run is stopped, bytes of one of its files change, and the same call gives the same bits or an error."""
     from pcfi import scale
     from pcfi.outofcore.folder import WorkFolder
 
     class Killed(BaseException):
         pass
 
-    folder, suffix = lab.folder(), rng.choice(["npy", "parquet"])
-    files = (lab.inputs / "n.parquet", lab.inputs / "e.parquet", folder / f"y.{suffix}")
+    folder, nodes, suffix = lab.folder(), rng.choice(["n.parquet", "n.csv"]), rng.choice(["npy", "parquet"])
+    files = (lab.inputs / nodes, lab.inputs / "e.parquet", folder / f"y.{suffix}")
     record, left = WorkFolder.record, rng.randrange(1, 12)
 
     def stopping(self: Any, stage: str, index: int, facts: Any) -> None:
@@ -229,7 +230,7 @@ def damage(lab: Laboratory, rng: random.Random) -> None:
         pass
     finally:
         WorkFolder.record = record  # type: ignore[method-assign]
-    work = [path for path in folder.rglob("*") if path.is_file() and ".graph" not in str(path) and path.stat().st_size]
+    work = [path for path in folder.rglob("*") if path.is_file() and path.stat().st_size]
     if work:
         target = rng.choice(work)
         data = bytearray(target.read_bytes())
@@ -237,17 +238,17 @@ def damage(lab: Laboratory, rng: random.Random) -> None:
         for place in range(first, min(len(data), first + rng.choice([1, 8, 4096]))):
             data[place] ^= rng.randrange(1, 256)
         target.write_bytes(data[: rng.randrange(len(data))] if rng.random() < 0.1 else data)
-    COUNTS["damaged work files"] += 1
+    COUNTS["damaged files"] += 1
     try:
         scale.impute(*files)
     except scale.StorageError as error:
         require("damaged" in str(error), f"damage of {target.name}: {error}")
-        COUNTS["damaged work files: refused"] += 1
+        COUNTS["damaged files: refused"] += 1
         return
     except Exception as error:
         raise BrokenPromiseError(f"damage of {target}: {type(error).__name__}: {error}") from error
     whole = content_of(folder / f"y.{suffix}")
-    require(same_content(whole, lab.expected[f"scale {suffix}"]["y"]), f"damage of {target}: other result")
+    require(same_content(whole, lab.expected[f"scale {nodes} {suffix}"]["y"]), f"damage of {target}: other result")
 
 
 def full_disk(lab: Laboratory, rng: random.Random) -> None:
@@ -409,10 +410,10 @@ def prepare(lab: Laboratory, names: list[str]) -> None:
         for way in WAYS:
             lab.learn(way)
     if "damage" in names:
-        for suffix in ("npy", "parquet"):
+        for nodes, suffix in product(("n.parquet", "n.csv"), ("npy", "parquet")):
             folder = lab.folder()
-            scale.impute(lab.inputs / "n.parquet", lab.inputs / "e.parquet", folder / f"y.{suffix}")
-            lab.expected[f"scale {suffix}"] = {"y": content_of(folder / f"y.{suffix}")}
+            scale.impute(lab.inputs / nodes, lab.inputs / "e.parquet", folder / f"y.{suffix}")
+            lab.expected[f"scale {nodes} {suffix}"] = {"y": content_of(folder / f"y.{suffix}")}
 
 
 def main() -> int:
