@@ -29,6 +29,7 @@ from pcfi.inputs.columns import EdgeColumns, NodeColumns, Weight, shortened
 from pcfi.inputs.graphs import read_graph
 from pcfi.outofcore import file_names
 from pcfi.outofcore.backend import fill_run
+from pcfi.outofcore.cluster import connected
 from pcfi.outofcore.edge_source import EdgeSource, build_columns
 from pcfi.outofcore.feature_stores import FeatureStore, open_features
 from pcfi.outofcore.folder import WorkFolder
@@ -39,7 +40,7 @@ from pcfi.outofcore.plan import check_budget, check_space, make_plan
 from pcfi.outofcore.result import StoredImputation, report
 from pcfi.outofcore.run import OutOfCoreRun, facts_of
 from pcfi.outofcore.run_lock import run_lock
-from pcfi.outofcore.runners import DaskRunner, LocalRunner, Runner, connected
+from pcfi.outofcore.runners import DaskRunner, LocalRunner, Runner
 from pcfi.outofcore.sinks import exists, open_sink
 from pcfi.outofcore.tasks import WORD
 from pcfi.progress import compile_notice
