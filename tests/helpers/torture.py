@@ -203,6 +203,10 @@ def kills(lab: Laboratory, rng: random.Random) -> None:
         require(command.end() == 0, f"{way}: does not go on: {command.text()}")
     for left in folder.glob(".*.partial"):  # of a kill between two system calls
         left.unlink()
+    for left in folder.glob("*.work.retired"):  # of a kill while the work folder was removed
+        shutil.rmtree(left)
+    for left in folder.glob("*.work.lock"):
+        left.unlink()
     lab.check(way, folder, complete=True)
 
 

@@ -233,6 +233,38 @@ def test_the_command_line_says_that_a_converted_table_is_made_again(tables, tmp_
     assert result.exists()
 
 
+@pytest.mark.parametrize("n_removed", range(4))
+def test_a_run_that_is_killed_while_it_removes_its_files_is_completed_by_the_same_call(
+    tables, tmp_path, monkeypatch, n_removed
+):
+    # the graph and the converted table stayed for ever, beside complete results
+    from pcfi.outofcore import folder
+
+    removed = []
+
+    def killed(path):
+        if str(path).startswith(str(tmp_path / "y.parquet.work")):
+            removed.append(path)
+        if len(removed) > n_removed:
+            raise Killed
+        remove(path)
+
+    options, result = {"categorical": ["kind"]}, tmp_path / "y.parquet"
+    with monkeypatch.context() as patch:
+        patch.setattr(folder, "remove", killed)
+        with pytest.raises(Killed):
+            scale.impute(*tables, result, **options)
+    assert parquet.read_table(result).num_rows == N_NODES
+    left = sorted(path.name for path in tmp_path.glob("*.work*"))
+    if n_removed == 3:  # beyond the last moment at which there is a run to go on with
+        assert left == ["y.parquet.work.retired"]
+        return
+    assert "y.parquet.work" in left
+    scale.impute(*tables, result, **options)
+    assert parquet.read_table(result).num_rows == N_NODES
+    assert not list(tmp_path.glob("*.work*"))
+
+
 @pytest.mark.parametrize("name", ["graph.json", "indptr.npy", "indices.npy"])
 def test_a_damaged_graph_folder_is_refused_and_the_run_goes_on_with_one_built_again(files, tmp_path, monkeypatch, name):
     expected = scale.impute(*files, tmp_path / "expected.npy").open()
