@@ -97,6 +97,10 @@ def test_names_and_text_that_are_not_utf8_are_one_line(tmp_path, kind):
     path.write_bytes(path.read_bytes().replace("n\u00e4me".encode(), b"n\xff\xffme"))
     with pytest.raises(pcfi.PcfiError, match=f"cannot be read as {kind}: "):
         read_nodes(str(path), NodeColumns())
+    if kind == "parquet":
+        np.save(tmp_path / "e.npy", np.array([[0], [1]]))
+        with pytest.raises(pcfi.PcfiError, match="cannot be read as Parquet: "):
+            pcfi.scale.impute(path, tmp_path / "e.npy", tmp_path / "y.npy")
 
 
 def test_damaged_offsets_and_text_of_an_arrow_file_are_one_line(tmp_path):
