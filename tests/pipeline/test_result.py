@@ -121,3 +121,14 @@ def test_what_is_no_probability_is_refused_as_coverage(coverage):
     result = pcfi.impute(values, np.stack([np.arange(39), np.arange(1, 40)]))
     with pytest.raises(pcfi.ParameterError, match="coverage must be a number between 0 and 1"):
         result.interval(coverage)
+
+
+def test_an_interval_that_too_few_hidden_cells_can_tell_has_no_end():
+    rng = np.random.default_rng(0)
+    values = np.where(rng.random((200, 3)) < 0.6, rng.normal(size=(200, 3)), np.nan)
+    result = pcfi.impute(values, np.stack([np.arange(200), (np.arange(200) + 1) % 200]))
+    missing = np.isnan(values)
+    assert np.isfinite(np.stack(result.interval(0.9))).all()
+    low, high = result.interval(0.999)  # about 360 cells could be hidden: no quantile of a thousand
+    assert np.isinf(low[missing]).all()
+    assert np.isinf(high[missing]).all()
