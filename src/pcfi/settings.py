@@ -67,8 +67,9 @@ def _none_or(rule: Rule) -> Rule:
 
 
 def _is_seed(value: object) -> bool:
-    is_integer = isinstance(value, Integral) and not isinstance(value, bool)
-    return (is_integer and 0 <= int(value) < 2**63) or isinstance(value, np.random.Generator)
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return 0 <= int(value) < 2**63
+    return isinstance(value, np.random.Generator)
 
 
 def _is_count(value: object) -> bool:

@@ -147,7 +147,7 @@ def _places(frame: Any, geometry: Array, rule: Neighborhood, *, stacklevel: int)
         return plane
     if not frame.crs.is_geographic:
         return plane
-    beyond = (np.abs(plane) > (MAX_LONGITUDE, 90)).any(axis=1)
+    beyond = np.any(np.abs(plane) > (MAX_LONGITUDE, 90), axis=1)
     remedy = "if they are in another CRS, name that one; else correct them"
     _refuse_rows(frame, beyond, f"coordinates that are not degrees, although the CRS is {frame.crs.name!r},", remedy)
     if rule.distance is not None:

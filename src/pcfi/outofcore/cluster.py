@@ -55,7 +55,8 @@ def workers_of(client: Any) -> list[dict[str, Any]]:
 
 def does_tasks(worker: dict[str, Any]) -> bool:
     """Whether a worker begins tasks or is at one: Dask pauses workers whose memory is nearly full."""
-    return worker["status"] == "running" or worker["metrics"].get("task_counts", {}).get("executing", 0) > 0
+    n_tasks: int = worker["metrics"].get("task_counts", {}).get("executing", 0)
+    return worker["status"] == "running" or n_tasks > 0
 
 
 def idle_reason(workers: list[dict[str, Any]], seconds: float) -> str:
