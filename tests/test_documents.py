@@ -5,7 +5,7 @@ import shlex
 
 import numpy as np
 import pytest
-from examples import FENCE, PAGES, outputs
+from examples import FENCE, PAGES, ROOT, outputs
 from typer.testing import CliRunner
 
 from pcfi.cli.app import COMMANDS, app
@@ -62,3 +62,11 @@ def test_commands_run_as_written(page, demo_files, monkeypatch, tmp_path):
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_a_page(name):
     assert any(page.stem == name for page in PAGES)
+
+
+def test_the_tests_that_the_page_on_reliability_names_exist():
+    named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs" / "reliability.md").read_text()))
+    files = (path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    defined = {name for text in files for name in re.findall(r"^def (test_\w+)", text, re.MULTILINE)}
+    assert len(named) > 40
+    assert named <= defined, named - defined

@@ -16,6 +16,7 @@ from pcfi.estimation.column_reports import column_names
 from pcfi.estimation.graph_origin import MIN_SHARE, share_of_similar_rows
 from pcfi.estimation.resolution import on_host
 from pcfi.estimation.result import seed_of
+from pcfi.forks import GATE
 from pcfi.inputs import tensors
 from pcfi.inputs.columns import shortened
 from pcfi.inputs.graphs import GraphLike
@@ -166,7 +167,7 @@ def complete(problem: Problem, settings: Settings, bounds: Array | None = None) 
     check_policies(problem, settings)
     refuse_if_too_large(problem, settings)
     # what overflows is refused below, in words
-    with compile_notice(show=settings.progress), np.errstate(all="ignore"):
+    with GATE.busy(), compile_notice(show=settings.progress), np.errstate(all="ignore"):
         resolved = resolve(problem, settings, bounds)
         on_device = problem.on_device and resolved.model is not None
         at_home = on_host(problem) if on_device else problem

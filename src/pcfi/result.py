@@ -13,6 +13,7 @@ from pcfi.errors import ParameterError, counted
 from pcfi.estimation.result import ColumnReports, Tuning
 from pcfi.inputs import tensors
 from pcfi.inputs.columns import shortened
+from pcfi.settings import check_coverage
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -133,8 +134,7 @@ class Imputation:
         have their value twice. Where too few cells could be hidden to say, an interval has no end. Two tables, if the
         features were one; columns of categories have no intervals.
         """
-        if not 0 < coverage < 1:
-            raise ParameterError(f"coverage must be a number between 0 and 1 (both excluded), got {coverage!r}")
+        check_coverage(coverage)
         cells, errors = self.cells, self.cells.standardized_errors
         if errors is None or cells.model is None:
             raise ParameterError(

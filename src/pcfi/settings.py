@@ -67,7 +67,9 @@ def _none_or(rule: Rule) -> Rule:
 
 
 def _is_seed(value: object) -> bool:
-    return _is_count(value) or isinstance(value, np.random.Generator)
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return 0 <= int(value) < 2**63
+    return isinstance(value, np.random.Generator)
 
 
 def _is_count(value: object) -> bool:
@@ -87,7 +89,7 @@ RULES = {
         lambda value: value if value == "auto" else bool(value),  # None is False
     ),
     "position": Rule("a whole number of channels, 0 for none", _is_count, int),
-    "random_state": _none_or(Rule("a whole number of at least 0, a numpy Generator", _is_seed)),
+    "random_state": _none_or(Rule("a whole number of at least 0 and below 2**63, a numpy Generator", _is_seed)),
     "solver": Rule(
         "pcfi.FixedSteps(...) or pcfi.UntilSettled(...)", lambda value: isinstance(value, FixedSteps | UntilSettled)
     ),
@@ -137,3 +139,11 @@ class Settings:
                 parameter="position",
                 remedy="choose {objective='representation'}, or call pcfi.position",
             )
+
+
+def check_coverage(coverage: Any) -> None:
+    """Refuse what is not the probability of an interval."""
+    if isinstance(coverage, bool) or not isinstance(coverage, Real) or not 0 < float(coverage) < 1:
+        raise ParameterError(
+            f"must be a number between 0 and 1 (both excluded), got {coverage!r}", parameter="coverage"
+        )

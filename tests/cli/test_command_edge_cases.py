@@ -113,3 +113,36 @@ def test_a_table_without_edges_is_filled_from_similar_rows(tmp_path, files):
     refused = invoke("impute", *files, "-o", tmp_path / "o.csv", "--knn", "7")
     assert refused.exit_code != 0
     assert "--knn links similar rows" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "words"),
+    [
+        ("impute", ["--seed", 10**22], "--seed must be a whole number of at least 0 and below 2**63"),
+        ("impute", ["--source", "source", "--target", "source"], "source and target are both 'source'"),
+        ("impute", ["--columns", ""], "--columns names nothing, got ''"),
+        ("impute", ["--columns", " , "], "--columns names nothing"),
+        ("evaluate", ["--methods", ""], "--methods names nothing"),
+    ],
+)
+def test_options_that_say_nothing_or_too_much_are_refused_in_their_own_name(files, tmp_path, command, options, words):
+    output = ["-o", tmp_path / "o.csv"] if command == "impute" else []
+    said = invoke(command, *files, *output, *options)
+    assert said.exit_code == 2, said.stderr
+    assert words in said.stderr
+    assert not (tmp_path / "o.csv").exists()
+
+
+def test_a_number_of_similar_rows_below_one_is_refused_in_the_name_of_its_option(files, tmp_path):
+    said = invoke("impute", files[0], "-o", tmp_path / "o.csv", "--knn", "0")
+    assert said.exit_code == 2
+    assert "--knn must be a whole number of at least 1, got 0" in said.stderr
+
+
+def test_an_evaluation_of_equal_values_prints_no_nan(files):
+    nodes = pd.read_csv(files[0])
+    nodes["wave"] = nodes["wave"].where(nodes["wave"].isna(), 5.0)
+    nodes.to_csv(files[0], index=False)
+    said = invoke("evaluate", *files)
+    assert said.exit_code == 0
+    assert "nan" not in said.stdout

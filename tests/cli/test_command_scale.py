@@ -166,9 +166,9 @@ def test_the_commands_of_the_page_run_as_written(tmp_path):
 
 
 def test_a_scheduler_that_is_not_there_is_one_line(files, tmp_path, monkeypatch):
-    runners = pytest.importorskip("pcfi.outofcore.runners")
+    cluster = pytest.importorskip("pcfi.outofcore.cluster")
     pytest.importorskip("distributed")
-    monkeypatch.setattr(runners, "CONNECT_TIMEOUT", "1s")
+    monkeypatch.setattr(cluster, "CONNECT_TIMEOUT", "1s")
     done = invoke(
         "impute", files / "x.npy", files / "rows.npy", "-o", tmp_path / "y.npy", "--cluster", "tcp://127.0.0.1:9"
     )

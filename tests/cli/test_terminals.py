@@ -75,9 +75,9 @@ def test_an_interruption_at_any_moment_is_one_line(files, tmp_path, delay):
 
 @pytest.mark.parametrize("address", ["hello", "tcp://", "::", "http://[", "tcp://127.0.0.1:99999999"])
 def test_an_address_that_is_none_is_one_line(files, tmp_path, monkeypatch, address):
-    runners = pytest.importorskip("pcfi.outofcore.runners")
+    cluster = pytest.importorskip("pcfi.outofcore.cluster")
     pytest.importorskip("distributed")
-    monkeypatch.setattr(runners, "CONNECT_TIMEOUT", "1s")
+    monkeypatch.setattr(cluster, "CONNECT_TIMEOUT", "1s")
     done = CliRunner().invoke(app, ["impute", *files, "-o", str(tmp_path / "o.parquet"), "--cluster", address])
     assert done.exit_code == 1
     assert f"the scheduler at '{address}' cannot be reached" in done.stderr

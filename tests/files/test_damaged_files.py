@@ -85,6 +85,36 @@ def test_damaged_files_give_a_table_or_a_clear_error(tmp_path_factory, data, kin
     assert "\n" not in message
 
 
+@pytest.mark.parametrize("kind", ["arrow", "parquet"])
+def test_names_and_text_that_are_not_utf8_are_one_line(tmp_path, kind):
+    # pyarrow decodes names when they are asked for: the raw error came through
+    table, path = pa.table({"id": ["a", "b"], "n\u00e4me": [1.0, None]}), tmp_path / f"n.{kind}"
+    if kind == "arrow":
+        with pa.ipc.new_file(path, table.schema) as writer:
+            writer.write_table(table)
+    else:
+        parquet.write_table(table, path)
+    path.write_bytes(path.read_bytes().replace("n\u00e4me".encode(), b"n\xff\xffme"))
+    with pytest.raises(pcfi.PcfiError, match=f"cannot be read as {kind}: "):
+        read_nodes(str(path), NodeColumns())
+    if kind == "parquet":
+        np.save(tmp_path / "e.npy", np.array([[0], [1]]))
+        with pytest.raises(pcfi.PcfiError, match="cannot be read as Parquet: "):
+            pcfi.scale.impute(path, tmp_path / "e.npy", tmp_path / "y.npy")
+
+
+def test_damaged_offsets_and_text_of_an_arrow_file_are_one_line(tmp_path):
+    # buffers are used as they are in the file: wrong offsets would be read far beyond them
+    for offsets, text in (([0, 1, 2], b"a\xff"), ([0, 2**30, 2], b"ab"), ([0, -5, 2], b"ab")):
+        buffers = [None, pa.py_buffer(np.array(offsets, dtype=np.int32)), pa.py_buffer(text)]
+        names = pa.Array.from_buffers(pa.string(), 2, buffers)
+        table = pa.table({"id": ["a", "b"], "name": names, "x": [1.0, None]})
+        with pa.ipc.new_file(tmp_path / "n.arrow", table.schema) as writer:
+            writer.write_table(table)
+        with pytest.raises(pcfi.PcfiError, match="cannot be read as arrow: "):
+            read_nodes(str(tmp_path / "n.arrow"), NodeColumns())
+
+
 def graph_of(path, nodes):
     """The graph of an edge file, as `pcfi impute` makes it."""
     edges = edge_files.read_edges(str(path), nodes)

@@ -8,6 +8,7 @@ repeats it, as far as moments of kills can be repeated. Counts go to standard ou
 
 import argparse
 import json
+import logging
 import multiprocessing
 import os
 import random
@@ -15,10 +16,12 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -200,19 +203,23 @@ def kills(lab: Laboratory, rng: random.Random) -> None:
         require(command.end() == 0, f"{way}: does not go on: {command.text()}")
     for left in folder.glob(".*.partial"):  # of a kill between two system calls
         left.unlink()
+    for left in folder.glob("*.work.retired"):  # of a kill while the work folder was removed
+        shutil.rmtree(left)
+    for left in folder.glob("*.work.lock"):
+        left.unlink()
     lab.check(way, folder, complete=True)
 
 
 def damage(lab: Laboratory, rng: random.Random) -> None:
-    """A run is stopped, bytes of one of its work files change, and the same call gives the same bits or an error."""
+    """A run is stopped, bytes of one of its files change, and the same call gives the same bits or an error."""
     from pcfi import scale
     from pcfi.outofcore.folder import WorkFolder
 
     class Killed(BaseException):
         pass
 
-    folder, suffix = lab.folder(), rng.choice(["npy", "parquet"])
-    files = (lab.inputs / "n.parquet", lab.inputs / "e.parquet", folder / f"y.{suffix}")
+    folder, nodes, suffix = lab.folder(), rng.choice(["n.parquet", "n.csv"]), rng.choice(["npy", "parquet"])
+    files = (lab.inputs / nodes, lab.inputs / "e.parquet", folder / f"y.{suffix}")
     record, left = WorkFolder.record, rng.randrange(1, 12)
 
     def stopping(self: Any, stage: str, index: int, facts: Any) -> None:
@@ -229,7 +236,7 @@ def damage(lab: Laboratory, rng: random.Random) -> None:
         pass
     finally:
         WorkFolder.record = record  # type: ignore[method-assign]
-    work = [path for path in folder.rglob("*") if path.is_file() and ".graph" not in str(path) and path.stat().st_size]
+    work = [path for path in folder.rglob("*") if path.is_file() and path.stat().st_size]
     if work:
         target = rng.choice(work)
         data = bytearray(target.read_bytes())
@@ -237,17 +244,64 @@ def damage(lab: Laboratory, rng: random.Random) -> None:
         for place in range(first, min(len(data), first + rng.choice([1, 8, 4096]))):
             data[place] ^= rng.randrange(1, 256)
         target.write_bytes(data[: rng.randrange(len(data))] if rng.random() < 0.1 else data)
-    COUNTS["damaged work files"] += 1
+    COUNTS["damaged files"] += 1
     try:
         scale.impute(*files)
     except scale.StorageError as error:
         require("damaged" in str(error), f"damage of {target.name}: {error}")
-        COUNTS["damaged work files: refused"] += 1
+        COUNTS["damaged files: refused"] += 1
         return
     except Exception as error:
         raise BrokenPromiseError(f"damage of {target}: {type(error).__name__}: {error}") from error
     whole = content_of(folder / f"y.{suffix}")
-    require(same_content(whole, lab.expected[f"scale {suffix}"]["y"]), f"damage of {target}: other result")
+    require(same_content(whole, lab.expected[f"scale {nodes} {suffix}"]["y"]), f"damage of {target}: other result")
+
+
+def worker_deaths(lab: Laboratory, rng: random.Random) -> None:
+    """Workers are killed at random moments: others do their work, or an error says what is kept; then it goes on."""
+    import distributed
+
+    from local_cluster import Cluster
+    from pcfi import scale
+    from pcfi.outofcore import runners
+
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # it logs that its scheduler is gone
+    runners.MAX_SECONDS_WITHOUT_WORKERS, runners.SECONDS_BETWEEN_LOOKS = 3, 0.2
+    folder, suffix, n_workers = lab.folder(), rng.choice(["npy", "parquet"]), rng.choice([1, 2])
+    files = (lab.inputs / "n.parquet", lab.inputs / "e.parquet", folder / f"y.{suffix}")
+    cluster = Cluster(folder)
+    try:
+        for _ in range(n_workers):
+            cluster.add_worker("--no-nanny")
+        with distributed.Client(scheduler_file=str(cluster.file), timeout="20s", set_as_default=False) as client:
+            client.wait_for_workers(n_workers, timeout=60)
+            victims = [*cluster.workers, cluster.scheduler][: rng.randint(1, n_workers + 1)]
+            killers = [threading.Timer(rng.uniform(0, 8), process.kill) for process in victims]
+            for killer in killers:
+                killer.start()
+            COUNTS["workers and schedulers killed"] += len(victims)
+            try:
+                scale.impute(*files, client=client)
+            except scale.ClusterError as error:
+                COUNTS["clusters lost"] += 1
+                require("\n" not in str(error), f"an error of several lines: {error}")
+            for killer in killers:
+                killer.cancel()
+    finally:
+        cluster.stop()
+    if not files[2].exists() or Path(f"{files[2]}.work").exists():
+        scale.impute(*files)
+    require(close_content(content_of(files[2]), lab.expected[f"scale n.parquet {suffix}"]["y"]), "other result")
+
+
+def close_content(left: Any, right: Any) -> bool:
+    """The BLAS of a worker may differ in the last bit."""
+    if isinstance(left, np.ndarray):
+        return bool(np.allclose(left, right, rtol=1e-9, atol=1e-9))
+    return bool(left.schema == right.schema) and all(
+        np.allclose(one, other, rtol=1e-9, atol=1e-9) if name != "id" else one.equals(other)
+        for name, one, other in zip(left.column_names, left.columns, right.columns, strict=True)
+    )
 
 
 def full_disk(lab: Laboratory, rng: random.Random) -> None:
@@ -394,6 +448,7 @@ def compare_with_dense(problem: Any, result: Any, alpha: float) -> None:
 TRIALS: dict[str, tuple[Callable[[Laboratory, random.Random], None], int]] = {  # each with its share of the rounds
     "kills": (kills, 6),
     "damage": (damage, 4),
+    "worker_deaths": (worker_deaths, 2),
     "full_disk": (full_disk, 2),
     "two_at_once": (two_at_once, 2),
     "read_only": (read_only, 1),
@@ -408,11 +463,11 @@ def prepare(lab: Laboratory, names: list[str]) -> None:
     if {"kills", "full_disk", "two_at_once"} & set(names):
         for way in WAYS:
             lab.learn(way)
-    if "damage" in names:
-        for suffix in ("npy", "parquet"):
+    if {"damage", "worker_deaths"} & set(names):
+        for nodes, suffix in product(("n.parquet", "n.csv"), ("npy", "parquet")):
             folder = lab.folder()
-            scale.impute(lab.inputs / "n.parquet", lab.inputs / "e.parquet", folder / f"y.{suffix}")
-            lab.expected[f"scale {suffix}"] = {"y": content_of(folder / f"y.{suffix}")}
+            scale.impute(lab.inputs / nodes, lab.inputs / "e.parquet", folder / f"y.{suffix}")
+            lab.expected[f"scale {nodes} {suffix}"] = {"y": content_of(folder / f"y.{suffix}")}
 
 
 def main() -> int:

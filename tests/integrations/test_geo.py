@@ -212,3 +212,13 @@ def test_what_is_no_geodataframe_is_refused(columbus):
         pcfi.geo.impute(geopandas.GeoDataFrame({"value": [1.0, None]}))
     with pytest.raises(pcfi.FeatureError, match="no rows"):
         pcfi.geo.impute(columbus.iloc[:0])
+
+
+def test_coordinates_beyond_degrees_are_refused_where_the_crs_says_degrees():
+    # metres in a file without a CRS are read as degrees, and distances on the globe would be anything
+    places = geopandas.GeoDataFrame(
+        {"x": [1.0, np.nan, 3.0] * 4}, geometry=[Point(500_000 + 10 * k, 91 + k) for k in range(12)], crs=4326
+    )
+    with pytest.raises(pcfi.FeatureError, match=r"12 rows with coordinates that are not degrees.*0, 1, 2, 3, ... 11"):
+        pcfi.geo.impute(places)
+    assert np.isfinite(pcfi.geo.impute(places.set_crs(3857, allow_override=True)).values["x"]).all()

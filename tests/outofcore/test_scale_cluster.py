@@ -2,17 +2,19 @@
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import pcfi
+from local_cluster import Cluster
 from pcfi import scale
-from pcfi.outofcore.runners import add, tree
+from pcfi.outofcore.cluster import workers_of
+from pcfi.outofcore.folder import WorkFolder
+from pcfi.outofcore.runners import DaskRunner, add, tree
 from random_problems import random_problem
 
 distributed = pytest.importorskip("distributed")
@@ -22,36 +24,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pcfi.UnreachableWarning"),
     pytest.mark.skipif(os.name == "nt", reason="kills with a signal"),
 ]
-QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-
-
-class Cluster:
-    """A scheduler and its workers, each a process of its own."""
-
-    def __init__(self, folder) -> None:
-        self.folder = folder
-        self.file = folder / "scheduler.json"
-        self.scheduler = self._start("dask_scheduler", "--host", "127.0.0.1", "--port", "0")
-        self.workers = []
-
-    def _start(self, command: str, *arguments: str) -> subprocess.Popen:
-        common = ["--scheduler-file", str(self.file), "--no-dashboard"]
-        # the warning that a module run with -m was imported before is nobody's business here
-        return subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", f"distributed.cli.{command}", *common, *arguments], **QUIET
-        )
-
-    def add_worker(self, *arguments: str) -> None:
-        deadline = time.monotonic() + 60
-        while not self.file.exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        local = str(self.folder / f"worker-{len(self.workers)}")
-        self.workers.append(self._start("dask_worker", "--nthreads", "1", "--local-directory", local, *arguments))
-
-    def stop(self) -> None:
-        for process in [*self.workers, self.scheduler]:
-            process.kill()
-            process.wait()
 
 
 @pytest.fixture
@@ -189,10 +161,51 @@ def test_a_cluster_that_loses_its_last_worker_does_not_hang(tmp_path, problem, m
     np.testing.assert_array_equal(again.open(), alone.open())
 
 
-def test_a_cluster_that_is_not_there_is_a_clear_error(tmp_path, problem, monkeypatch):
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_workers_that_dask_has_paused_are_a_clear_error(tmp_path, problem, monkeypatch, request):
+    # a worker that is paused begins no task, and nothing else says so: the call waited without end
     from pcfi.outofcore import runners
 
-    monkeypatch.setattr(runners, "CONNECT_TIMEOUT", "1s")
+    monkeypatch.setattr(runners, "MAX_SECONDS_WITHOUT_WORKERS", 1)
+    monkeypatch.setattr(runners, "SECONDS_BETWEEN_LOOKS", 0.2)
+    monkeypatch.setenv("DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE", "0.12")  # 120 MB: less than pcfi takes when imported
+    started = Cluster(tmp_path)
+    request.addfinalizer(started.stop)
+    started.add_worker("--memory-limit", "1GB")
+    with distributed.Client(scheduler_file=str(started.file), timeout="60s", set_as_default=False) as client:
+        client.wait_for_workers(1, timeout=60)
+        with pytest.raises(scale.ClusterError, match=r"paused all workers .1 worker.*limit is 1.0 GB.*tasks are kept"):
+            scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy", client=client, memory="2GB")
+    again = scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy")
+    alone = scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "alone.npy")
+    np.testing.assert_array_equal(again.open(), alone.open())
+
+
+@pytest.mark.parametrize("status", ["running", "closed"])
+def test_a_scheduler_that_is_lost_while_it_is_asked_is_a_clear_error(tmp_path, status):
+    # the client learns later than the call that its scheduler is gone: the raw error of the connection came through
+    class Client:
+        def scheduler_info(self, **_):
+            return {}
+
+        def submit(self, *_, **__):
+            if status == "running":
+                raise distributed.comm.CommClosedError("in <TCP (closed)>: Connection reset by peer")
+            raise distributed.client.ClosedClientError("Client is closed. Can't send update-graph message.")
+
+    client, folder = Client(), WorkFolder(tmp_path / "work")
+    client.status = status
+    run = SimpleNamespace(folder=folder, plan=SimpleNamespace(token="t"))
+    with pytest.raises(scale.ClusterError, match=r"connection to the scheduler is lost. Finished tasks are kept"):
+        DaskRunner(run, client, progress=False).run("survey", 3)
+    with pytest.raises(scale.ClusterError, match="connection to the scheduler is lost"):
+        workers_of(client)
+
+
+def test_a_cluster_that_is_not_there_is_a_clear_error(tmp_path, problem, monkeypatch):
+    from pcfi.outofcore import cluster
+
+    monkeypatch.setattr(cluster, "CONNECT_TIMEOUT", "1s")
     with pytest.raises(scale.ClusterError, match=r"tcp://127.0.0.1:9' cannot be reached"):
         scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy", client="tcp://127.0.0.1:9")
     with pytest.raises(scale.ClusterError, match=r"must be a dask.distributed.Client"):

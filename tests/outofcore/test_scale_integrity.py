@@ -187,6 +187,107 @@ def test_damaged_results_are_written_again(files, tmp_path, monkeypatch, suffix)
     np.testing.assert_array_equal(content(result), expected)
 
 
+@pytest.fixture
+def tables(tmp_path):
+    """A node table that has to be converted, because of its category, and an edge table."""
+    rng = np.random.default_rng(2)
+    kinds = [None if row % 3 == 0 else "ab"[row % 2] for row in range(N_NODES)]
+    x = pa.array(rng.normal(size=N_NODES), mask=rng.random(N_NODES) < 0.5)
+    parquet.write_table(pa.table({"id": np.arange(N_NODES), "x": x, "kind": kinds}), tmp_path / "n.parquet")
+    edges = {"source": np.arange(N_NODES), "target": (np.arange(N_NODES) + 1) % N_NODES}
+    parquet.write_table(pa.table({**edges, "weight": rng.random(N_NODES) + 0.5}), tmp_path / "e.parquet")
+    return tmp_path / "n.parquet", tmp_path / "e.parquet"
+
+
+MADE_FIRST = ["graph/graph.json", "graph/indices.npy", "graph/weights.npy", "graph/degree.npy", "nodes.parquet"]
+
+
+@pytest.mark.parametrize("name", MADE_FIRST)
+@pytest.mark.parametrize("place", ["begin", "middle", "all"])
+def test_a_damaged_graph_or_converted_table_is_made_again(tables, tmp_path, monkeypatch, name, place):
+    options, result = {"categorical": ["kind"], "directed": True}, tmp_path / "y.parquet"
+    scale.impute(*tables, tmp_path / "expected.parquet", **options)
+    stopped(monkeypatch, tables, result, WorkFolder, "record", 5, **options)
+    damaged = tmp_path / f"y.parquet.work.{name}"
+    if place == "middle":
+        overwritten(damaged, 8)
+    else:
+        damaged.write_bytes(b"" if place == "all" else b"?" * 8 + damaged.read_bytes()[8:])
+    with pytest.warns(pcfi.PcfiWarning, match=r"changed while the run was stopped, and is (built|made) again"):
+        scale.impute(*tables, result, **options)
+    assert parquet.read_table(result).equals(parquet.read_table(tmp_path / "expected.parquet"))
+    assert not list(tmp_path.glob("*.work*"))
+
+
+def test_the_command_line_says_that_a_converted_table_is_made_again(tables, tmp_path, monkeypatch):
+    result = tmp_path / "y.parquet"
+    command = ["impute", *tables, "-o", result, "--memory", "2GB", "--categorical", "kind"]
+    with monkeypatch.context() as patch:
+        kill_after(patch, WorkFolder, "record", 5)
+        with pytest.raises(Killed):
+            CliRunner().invoke(app, list(map(str, command)))
+    overwritten(tmp_path / "y.parquet.work.nodes.parquet")
+    done = CliRunner().invoke(app, list(map(str, command)))
+    assert done.exit_code == 0, done.stderr
+    assert "nodes.parquet' changed while the run was stopped, and is made again" in done.stderr
+    assert result.exists()
+
+
+@pytest.mark.parametrize("n_removed", range(4))
+def test_a_run_that_is_killed_while_it_removes_its_files_is_completed_by_the_same_call(
+    tables, tmp_path, monkeypatch, n_removed
+):
+    # the graph and the converted table stayed for ever, beside complete results
+    from pcfi.outofcore import folder
+
+    removed = []
+
+    def killed(path):
+        if str(path).startswith(str(tmp_path / "y.parquet.work")):
+            removed.append(path)
+        if len(removed) > n_removed:
+            raise Killed
+        remove(path)
+
+    options, result = {"categorical": ["kind"]}, tmp_path / "y.parquet"
+    with monkeypatch.context() as patch:
+        patch.setattr(folder, "remove", killed)
+        with pytest.raises(Killed):
+            scale.impute(*tables, result, **options)
+    assert parquet.read_table(result).num_rows == N_NODES
+    left = sorted(path.name for path in tmp_path.glob("*.work*"))
+    if n_removed == 3:  # beyond the last moment at which there is a run to go on with
+        assert left == ["y.parquet.work.retired"]
+        return
+    assert "y.parquet.work" in left
+    scale.impute(*tables, result, **options)
+    assert parquet.read_table(result).num_rows == N_NODES
+    assert not list(tmp_path.glob("*.work*"))
+
+
+@pytest.mark.parametrize("name", ["graph.json", "indptr.npy", "indices.npy"])
+def test_a_damaged_graph_folder_is_refused_and_the_run_goes_on_with_one_built_again(files, tmp_path, monkeypatch, name):
+    expected = scale.impute(*files, tmp_path / "expected.npy").open()
+    stopped(monkeypatch, files, tmp_path / "y.npy", WorkFolder, "record", 5)
+    overwritten(files[1] / name, 8)
+    for result in ("y.npy", "z.npy"):
+        with pytest.raises(scale.StorageError, match=f"is damaged .{name}.: build it again"):
+            scale.impute(*files, tmp_path / result)
+    ring = np.stack([np.arange(N_NODES), (np.arange(N_NODES) + 1) % N_NODES])
+    scale.build_graph(ring, files[1], overwrite=True)
+    np.testing.assert_array_equal(scale.impute(*files, tmp_path / "y.npy").open(), expected)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"?" * 500])
+def test_a_graph_folder_whose_arrays_cannot_be_read_does_not_open(files, content):
+    array = files[1] / "indices.npy"
+    array.unlink()
+    if content is not None:
+        array.write_bytes(content)
+    with pytest.raises(scale.StorageError, match=r"is damaged .indices.npy."):
+        scale.open_graph(files[1])
+
+
 def test_a_damaged_description_is_refused_in_words(files, tmp_path, monkeypatch):
     stopped(monkeypatch, files, tmp_path / "y.npy", WorkFolder, "record", 3)
     overwritten(tmp_path / "y.npy.work" / "job.json", 8)

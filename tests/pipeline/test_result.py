@@ -113,3 +113,22 @@ def test_an_interrupt_stops_a_long_run():
     output, errors = process.communicate(timeout=60)  # all of the work takes longer
     assert "KeyboardInterrupt" in errors
     assert "finished" not in output
+
+
+@pytest.mark.parametrize("coverage", ["0.9", None, True, 0, 1, float("nan"), [0.9]])
+def test_what_is_no_probability_is_refused_as_coverage(coverage):
+    values = np.where(np.arange(120).reshape(40, 3) % 4 == 0, np.nan, np.sin(np.arange(120).reshape(40, 3)))
+    result = pcfi.impute(values, np.stack([np.arange(39), np.arange(1, 40)]))
+    with pytest.raises(pcfi.ParameterError, match="coverage must be a number between 0 and 1"):
+        result.interval(coverage)
+
+
+def test_an_interval_that_too_few_hidden_cells_can_tell_has_no_end():
+    rng = np.random.default_rng(0)
+    values = np.where(rng.random((200, 3)) < 0.6, rng.normal(size=(200, 3)), np.nan)
+    result = pcfi.impute(values, np.stack([np.arange(200), (np.arange(200) + 1) % 200]))
+    missing = np.isnan(values)
+    assert np.isfinite(np.stack(result.interval(0.9))).all()
+    low, high = result.interval(0.999)  # about 360 cells could be hidden: no quantile of a thousand
+    assert np.isinf(low[missing]).all()
+    assert np.isinf(high[missing]).all()

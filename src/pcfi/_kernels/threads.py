@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 
+from pcfi.forks import GATE
+
 StopFlag = np.ndarray[Any, Any]  # one byte, shared with kernels: nonzero means return early
 Result = TypeVar("Result")
 
@@ -45,7 +47,8 @@ def run_tasks(tasks: Sequence[Callable[[StopFlag], Result]], *, inline: bool = F
     try:
         pool = _caller_pool.get(thread_count())
         futures += [pool.submit(task, stop) for task in tasks]
-        wait(futures, return_when=FIRST_EXCEPTION)
+        with GATE.resting():
+            wait(futures, return_when=FIRST_EXCEPTION)
     finally:
         stop[0] = len(futures) < len(tasks) or not all(future.done() for future in futures)
         if stop[0]:

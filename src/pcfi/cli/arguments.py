@@ -144,6 +144,14 @@ def names(texts: Sequence[str] | None) -> list[str]:
     return [name for row in csv.reader(texts or [], skipinitialspace=True) for name in row if name]
 
 
+def some_names(texts: Sequence[str] | None, option: str) -> list[str]:
+    """The same, for an option that means all names if it is left out: it may not be empty, as "$UNSET" is."""
+    found = names(texts)
+    if texts and not found:
+        raise ParameterError(f"{option} names nothing, got {texts[0]!r}: leave it out, or give names")
+    return found
+
+
 OS_WORDS = {
     errno.ENOSPC: "no space is left on its disk; make room, or choose another disk",
     errno.EDQUOT: "your quota on its disk is used up; make room, or choose another disk",

@@ -8,7 +8,7 @@ import typer
 
 import pcfi
 from pcfi.cli import options as o
-from pcfi.cli.arguments import grouped_command, names
+from pcfi.cli.arguments import grouped_command, some_names
 from pcfi.cli.loading import Loaded, load
 from pcfi.cli.session import Session, open_session
 from pcfi.errors import ParameterError, counted
@@ -59,7 +59,12 @@ def evaluate(
         directed = bool(columns.directed)
         loaded = load(session, maps.sources(files), columns.node_columns(), columns.edge_columns(), directed=directed)
         evaluation = compare_methods(
-            session, loaded, parameters, names(comparison.methods), folds=comparison.folds, unit=comparison.unit
+            session,
+            loaded,
+            parameters,
+            some_names(comparison.methods, "--methods"),
+            folds=comparison.folds,
+            unit=comparison.unit,
         )
         if running.as_json:
             typer.echo(json.dumps(_as_json(evaluation)))

@@ -6,7 +6,7 @@ from inspect import signature
 from typing import Any
 
 import pcfi
-from pcfi.cli.arguments import argument, literal, names, option
+from pcfi.cli.arguments import argument, literal, names, option, some_names
 from pcfi.cli.loading import SimilarRows
 from pcfi.cli.outputs import Outputs
 from pcfi.errors import ParameterError
@@ -71,6 +71,8 @@ class MapOptions:
         rule = Neighborhood(self.contiguity, self.k, self.distance, self.islands)
         if self.knn is not None and (files.edges is not None or rule != Neighborhood(islands=self.islands)):
             raise ParameterError("--knn links similar rows: leave out the edges, --contiguity, --k and --distance")
+        if self.knn is not None and self.knn < 1:
+            raise ParameterError(f"--knn must be a whole number of at least 1, got {self.knn}")
         if self.knn is not None:
             return files.nodes, SimilarRows(self.knn)
         if files.edges is None:
@@ -130,7 +132,7 @@ class ColumnOptions:
         """The choices for the node file."""
         return NodeColumns(
             id=self.id,
-            channels=names(self.columns) or None,
+            channels=some_names(self.columns, "--columns") or None,
             exclude=names(self.exclude),
             categorical=names(self.categorical),
             missing_values=self.missing_value or (),

@@ -103,12 +103,7 @@ def reproduce(
             grid={name: list(map(literal, value.split(","))) for name, value in pairs(grid or [], "--grid").items()}
             or None,
         )
-        experiments = find_experiments(what, selection)
-        results = RunStore(store)
-        for line in results.damaged_lines:
-            typer.echo(f"pcfi: {line}", err=True)
-        unique_runs = {run.key: run for experiment in experiments for run in experiment.runs}
-        request = _SelectedRuns(experiments, results.missing(unique_runs.values(), retry=retry), results, resources)
+        request = _select(find_experiments(what, selection), store, resources, retry=retry)
         if dry_run:
             _print_expected_time(request)
             return
@@ -117,6 +112,15 @@ def reproduce(
     if n_failed:
         typer.echo(f"pcfi: {n_failed} runs failed; --retry repeats them", err=True)
         raise typer.Exit(FAILED)
+
+
+def _select(experiments: list[Experiment], path: Path, resources: "Resources", *, retry: bool) -> _SelectedRuns:
+    """The runs of the experiments that are not in the store at `path`; says which of its lines are damaged."""
+    store = RunStore(path)
+    for line in store.damaged_lines:
+        typer.echo(f"pcfi: {line}", err=True)
+    unique_runs = {run.key: run for experiment in experiments for run in experiment.runs}
+    return _SelectedRuns(experiments, store.missing(unique_runs.values(), retry=retry), store, resources)
 
 
 def _tuple(values: list[Any] | None) -> tuple[Any, ...] | None:

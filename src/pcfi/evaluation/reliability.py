@@ -74,10 +74,10 @@ class Reliability:
     bins: tuple[ErrorBin, ...]
 
     def __str__(self) -> str:
-        return (
-            f"{self.method}: intervals for {self.coverage:.0%} cover {self.covered:.1%}; rank correlation of expected "
-            f"with actual error {self.rank_correlation:.2f}"
-        )
+        covered = f"{self.method}: intervals for {self.coverage:.0%} cover {self.covered:.1%}"
+        if np.isnan(self.rank_correlation):
+            return covered
+        return f"{covered}; rank correlation of expected with actual error {self.rank_correlation:.2f}"
 
 
 def measure_reliability(method: str, estimates: ErrorEstimates, scale: float) -> Reliability:

@@ -7,6 +7,7 @@ import numpy as np
 
 from pcfi._typing import Array
 from pcfi.errors import ParameterError
+from pcfi.settings import check_coverage
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +37,7 @@ class Pooled:
 
     def interval(self, coverage: float = 0.95) -> tuple[Any, Any]:
         """Ends of the confidence interval."""
-        if not 0 < coverage < 1:
-            raise ParameterError(f"coverage must be a number between 0 and 1 (both excluded), got {coverage!r}")
+        check_coverage(coverage)
         from scipy.stats import t
 
         half = t.ppf((1 + coverage) / 2, self.degrees_of_freedom) * self.standard_error

@@ -27,7 +27,9 @@ def read_parquet(source: InputFile) -> Any:
             size += max(stored, metadata.num_rows * row_bytes(schema))
             refuse_beyond_memory(size, source.words)
             tables.append(file.read())
-    return pa.concat_tables(tables) if len(tables) > 1 else tables[0]
+    table = pa.concat_tables(tables) if len(tables) > 1 else tables[0]
+    _decode_names(table.schema)
+    return table
 
 
 def read_arrow(source: InputFile) -> Any:
@@ -47,7 +49,16 @@ def read_arrow(source: InputFile) -> Any:
             size += batch.nbytes
             refuse_beyond_memory(size, source.words)
             kept.append(batch)
-        return pa.Table.from_batches(kept, schema=reader.schema)
+        table = pa.Table.from_batches(kept, schema=reader.schema)
+        _decode_names(table.schema)
+        table.validate(full=True)  # buffers come as they are in the file: lengths, offsets and text may be wrong
+        return table
+
+
+def _decode_names(schema: Any) -> Any:
+    """Return the schema; raises `UnicodeDecodeError` if a name is not valid UTF-8, which pyarrow does not check."""
+    schema.names  # noqa: B018  decodes them
+    return schema
 
 
 def parquet_schema(source: InputFile) -> Any:
@@ -55,7 +66,7 @@ def parquet_schema(source: InputFile) -> Any:
     from pyarrow import parquet
 
     with source.parts()[0].arrow() as stream, parquet.ParquetFile(stream) as file:
-        return file.schema_arrow
+        return _decode_names(file.schema_arrow)
 
 
 def arrow_schema(source: InputFile) -> Any:
@@ -64,10 +75,10 @@ def arrow_schema(source: InputFile) -> Any:
 
     with source.arrow() as stream:
         try:
-            return pa.ipc.open_file(stream).schema
+            return _decode_names(pa.ipc.open_file(stream).schema)
         except pa.ArrowInvalid:
             stream.seek(0)
-            return pa.ipc.open_stream(stream).schema
+            return _decode_names(pa.ipc.open_stream(stream).schema)
 
 
 def read_npy(source: InputFile) -> Array:

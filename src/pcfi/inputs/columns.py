@@ -126,6 +126,11 @@ class EdgeColumns:
 
     def __post_init__(self) -> None:
         check_decimal(self.decimal)
+        if self.source is not None and self.source == self.target:
+            raise ParameterError(
+                f"source and target are both {self.source!r}, so that every edge would link a node to itself: name two "
+                "columns"
+            )
         if self.unknown_ids not in UNKNOWN_IDS:
             allowed = ", ".join(map(repr, UNKNOWN_IDS))
             raise ParameterError(f"must be one of {allowed}, got {self.unknown_ids!r}", parameter="unknown_ids")

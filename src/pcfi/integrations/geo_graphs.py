@@ -20,6 +20,7 @@ from pcfi.optional import load
 
 CONTIGUITIES = ("queen", "rook")
 ISLAND_POLICIES = ("nearest", "alone")
+MAX_LONGITUDE = 360  # degrees: some files count from 0 to 360
 DEFAULT_K = 8  # neighbours of a point, about as many as polygons have
 ISLAND_NEIGHBORS = 3  # places that an island is linked to; a plane needs three
 EARTH_RADIUS = 6_371_008.8  # metres, mean
@@ -116,13 +117,13 @@ def _read_geometry(frame: Any) -> Array:
     if len(geometry) == 0:
         raise FeatureError("the GeoDataFrame has no rows: one row per place is needed")
     gone = np.asarray(frame.geometry.isna() | frame.geometry.is_empty)
-    _refuse_rows(frame, gone, "missing or empty geometry", "drop these rows, or pass a graph with {graph}")
+    _refuse_rows(frame, gone, "missing or empty geometry", "drop these rows, or use a graph of your own")
     return geometry
 
 
 def _refuse_rows(frame: Any, rows: Array, what: str, remedy: str) -> None:
     if rows.any():
-        names = shortened([repr(name) for name in frame.index[rows][:6].tolist()], 4)
+        names = shortened([repr(name) for name in frame.index[rows].tolist()], 4)
         raise FeatureError(f"{counted(int(rows.sum()), 'row')} with {what} (index {names})", remedy=remedy)
 
 
@@ -146,6 +147,9 @@ def _places(frame: Any, geometry: Array, rule: Neighborhood, *, stacklevel: int)
         return plane
     if not frame.crs.is_geographic:
         return plane
+    beyond = np.any(np.abs(plane) > (MAX_LONGITUDE, 90), axis=1)
+    remedy = "if they are in another CRS, name that one; else correct them"
+    _refuse_rows(frame, beyond, f"coordinates that are not degrees, although the CRS is {frame.crs.name!r},", remedy)
     if rule.distance is not None:
         text = f"the CRS {frame.crs.name!r} is in degrees: distance={rule.distance:g} is taken in metres on the globe"
         warnings.warn(text + "; use gdf.to_crs(...) for another unit", PcfiWarning, stacklevel=stacklevel)

@@ -1,5 +1,6 @@
 """Columns of times -> numbers, and the phases of days, weeks and years."""
 
+import warnings
 from numbers import Real
 from typing import Any
 
@@ -47,7 +48,9 @@ def _as_dates(series: Any, what: str) -> Any:
     if series.dtype in (nw.String, nw.Object, nw.Categorical):
         texts = series.cast(nw.String)
         try:
-            return texts.str.to_datetime()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of pandas, which guesses the format of text that is no date
+                return texts.str.to_datetime()
         except Exception as error:  # each library of tables raises its own
             raise FeatureError(f"{what} cannot be read as dates{_first_bad(texts)}: convert it first") from error
     raise FeatureError(

@@ -1,5 +1,6 @@
 """Buckets of rows on disk: filled with entries in any order, read back as sorted, merged rows."""
 
+import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from pcfi._typing import Array
 from pcfi.errors import TooLargeError
+from pcfi.files.checksums import checksum
 from pcfi.files.paths import remove
 from pcfi.inputs.graphs import refuse_overflow
 from pcfi.progress import Advance
@@ -128,26 +130,36 @@ def _merge(n_rows: int, keys: Array, weights: Array) -> tuple[Array, Array, Arra
 
 
 class _Growing:
-    """A one-dimensional .npy file that is appended to; its header is written last."""
+    """A one-dimensional .npy file that is appended to; its header is written last, and is last in its checksum."""
 
     def __init__(self, path: Path, dtype: npt.DTypeLike) -> None:
         self.path = path
         self.dtype = np.dtype(dtype)
         self.length = 0
+        self.checksum = 0
         self._file: IO[bytes] = path.open("wb")
         self._file.write(bytes(HEADER))
 
     def append(self, array: Array) -> None:
         with np.errstate(over="ignore"):  # weights beyond float32 are worked with in float64
-            self._file.write(np.ascontiguousarray(array, dtype=self.dtype).data)
+            part = np.ascontiguousarray(array, dtype=self.dtype).data
+        self._file.write(part)
+        self.checksum = zlib.crc32(part, self.checksum)
         self.length += len(array)
 
     def close(self) -> None:
         text = f"{{'descr': {self.dtype.str!r}, 'fortran_order': False, 'shape': ({self.length},), }}"
         header = b"\x93NUMPY\x01\x00" + (HEADER - 10).to_bytes(2, "little") + text.encode()
+        header = header.ljust(HEADER - 1) + b"\n"
         self._file.seek(0)
-        self._file.write(header.ljust(HEADER - 1) + b"\n")
+        self._file.write(header)
         self._file.close()
+        self.checksum = zlib.crc32(header, self.checksum)
+
+
+def array_checksum(path: Path) -> int:
+    """Checksum of an array that `write_rows` wrote."""
+    return checksum(path, 0, HEADER, checksum(path, HEADER))
 
 
 def write_rows(
@@ -155,7 +167,7 @@ def write_rows(
 ) -> dict[str, Any]:
     """Write the merged rows to `<prefix>indptr.npy`, `<prefix>indices.npy` and, if any is not 1, the weights.
 
-    Returns facts about the weights.
+    Returns facts about the weights, and the checksums of the files.
     """
     names: dict[str, npt.DTypeLike] = {"indptr": np.int64, "indices": np.int32}
     if weights:
@@ -195,8 +207,9 @@ def write_rows(
     if weights and not weighted:
         for name in ("weights", "weights_float32", "degree"):
             remove(folder / f"{prefix}{name}.npy")
-    uniform = {"lightest": 1.0, "heaviest": 1.0}
-    return {"weighted": weighted, **({"lightest": lightest, "heaviest": heaviest} if weighted else uniform)}
+            del files[name]
+    bounds = {"lightest": lightest, "heaviest": heaviest} if weighted else {"lightest": 1.0, "heaviest": 1.0}
+    return {"weighted": weighted, **bounds, "checksums": {file.path.name: file.checksum for file in files.values()}}
 
 
 def _row_sums(lengths: Array, ends: Array, sums: Array) -> Array:

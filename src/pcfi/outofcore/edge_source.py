@@ -1,10 +1,11 @@
 """The graph argument of `pcfi.scale.impute` -> a graph folder, built once for a run."""
 
+import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pcfi.errors import UnsupportedTypeError
+from pcfi.errors import GraphError, ParameterError, PcfiWarning, StorageError, UnsupportedTypeError
 from pcfi.files.paths import full_path, is_address, suffix_of, table_suffix
 from pcfi.inputs.columns import EdgeColumns
 from pcfi.memory import give_back, size_in_bytes
@@ -12,7 +13,7 @@ from pcfi.outofcore import file_names
 from pcfi.outofcore.edge_tables import SUFFIXES
 from pcfi.outofcore.feature_stores import FeatureStore, parquet_files
 from pcfi.outofcore.folder import WorkFolder
-from pcfi.outofcore.mapped_graph import MappedGraph, build_graph
+from pcfi.outofcore.mapped_graph import MappedGraph, build_graph, refuse_damage
 from pcfi.settings import Settings
 
 USUAL_MEMORY = "2GB"  # to build a graph in
@@ -69,8 +70,9 @@ class EdgeSource:
     def folder(self, work: WorkFolder, store: FeatureStore, settings: Settings, memory: Any) -> Path:
         """The folder of the graph; an edge file is turned into one beside the work folder, once."""
         if self.is_folder:
+            refuse_damage(Path(self.path))
             return Path(self.path)
-        if work.has(file_names.JOB) and work.graph.exists():
+        if work.has(file_names.JOB) and _is_intact(work.graph):
             return work.graph
         limit = size_in_bytes(USUAL_MEMORY if memory is None else memory, "memory")
         # besides the ids themselves, mapping them takes several times their size
@@ -89,3 +91,19 @@ class EdgeSource:
         del ids
         give_back()
         return work.graph
+
+
+def _is_intact(graph: Path) -> bool:
+    """Whether the graph that a run has built is there as it was written; warns if it has changed."""
+    if not graph.exists():
+        return False
+    try:
+        refuse_damage(graph)
+    except (ParameterError, GraphError, StorageError):
+        warnings.warn(
+            f"the graph in {str(graph)!r} changed while the run was stopped, and is built again",
+            PcfiWarning,
+            stacklevel=4,
+        )
+        return False
+    return True

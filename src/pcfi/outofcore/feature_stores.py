@@ -217,7 +217,9 @@ def _parquet_facts(path: str) -> Any:
     import pyarrow.parquet as pq
 
     with feature_errors(path), opened(path) as file:
-        return pq.read_metadata(file)
+        facts = pq.read_metadata(file)
+        facts.schema.to_arrow_schema().names  # noqa: B018  decodes them
+        return facts
 
 
 @contextmanager
@@ -227,7 +229,7 @@ def feature_errors(path: str) -> Iterator[None]:
 
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise FeatureError(f"{path!r} cannot be read as Parquet: {' '.join(str(error).split())}") from None
 
 

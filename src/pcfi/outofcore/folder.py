@@ -86,12 +86,12 @@ class WorkFolder:
         return without_checksum(path.read_bytes()) is not None if path.suffix == ".json" else has_trailer(path)
 
     def retire(self) -> None:
-        """Remove the folder; it is renamed first, so that a partly removed folder is never resumed."""
+        """Remove graph, table and folder; the folder is renamed first, so that one partly removed is never resumed."""
+        remove(self.graph)  # first: a run that is killed here is resumed, makes them again and removes them
+        remove(self.nodes)
         remove(self._retired)  # left by a run that was killed while it removed its folder
         self.path.rename(self._retired)
         remove(self._retired)
-        remove(self.graph)
-        remove(self.nodes)
 
     def abandon(self) -> None:
         """Remove the files of this run, but never those of another run; files that a worker still writes stay."""

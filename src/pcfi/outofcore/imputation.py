@@ -23,22 +23,24 @@ from pcfi.errors import (
     UnsupportedTypeError,
     counted,
 )
+from pcfi.files.checksums import checksum
 from pcfi.files.paths import full_path, is_address, is_scratch, place_of, remove, suffix_of
 from pcfi.inputs.columns import EdgeColumns, NodeColumns, Weight, shortened
 from pcfi.inputs.graphs import read_graph
 from pcfi.outofcore import file_names
 from pcfi.outofcore.backend import fill_run
+from pcfi.outofcore.cluster import connected
 from pcfi.outofcore.edge_source import EdgeSource, build_columns
 from pcfi.outofcore.feature_stores import FeatureStore, open_features
 from pcfi.outofcore.folder import WorkFolder
 from pcfi.outofcore.integrity import drop_damaged
-from pcfi.outofcore.mapped_graph import FACTS, MappedGraph, open_graph
+from pcfi.outofcore.mapped_graph import MappedGraph, graph_facts, open_graph
 from pcfi.outofcore.node_source import ConversionFile, NodeSource, ends_of, id_like_channel, open_nodes
 from pcfi.outofcore.plan import check_budget, check_space, make_plan
 from pcfi.outofcore.result import StoredImputation, report
 from pcfi.outofcore.run import OutOfCoreRun, facts_of
 from pcfi.outofcore.run_lock import run_lock
-from pcfi.outofcore.runners import DaskRunner, LocalRunner, Runner, connected
+from pcfi.outofcore.runners import DaskRunner, LocalRunner, Runner
 from pcfi.outofcore.sinks import exists, open_sink
 from pcfi.outofcore.tasks import WORD
 from pcfi.progress import compile_notice
@@ -234,7 +236,12 @@ def _open_nodes(path: Any, columns: NodeColumns, graph: Any, edges: EdgeColumns,
 
 def conversion_of(folder: WorkFolder) -> ConversionFile:
     """Where a node table is converted to if that is needed; a run that is resumed has done so before."""
-    return ConversionFile(path=folder.nodes, is_done=folder.has(file_names.JOB))
+    is_done = folder.has(file_names.JOB) and folder.nodes.exists()
+    if is_done and checksum(folder.nodes) != folder.job()["features"]["stamp"]:
+        changed = f"the converted table {str(folder.nodes)!r} changed while the run was stopped, and is made again"
+        warnings.warn(changed, PcfiWarning, stacklevel=4)
+        is_done = False
+    return ConversionFile(path=folder.nodes, is_done=is_done)
 
 
 def check_categories(results: Iterable[str | None], unreachable: str, known: Any = None) -> None:
@@ -336,11 +343,11 @@ def _begin(
             "columns": columns,
             "id": nodes.id,
             "categories": nodes.categories,
-            "stamp": store.stamp,
+            "stamp": store.stamp if nodes.original is None else checksum(Path(store.path)),
             "original": nodes.original,
         },
         "known": mask and {"path": mask.path, "columns": None, "stamp": mask.stamp},
-        "graph": {"path": str(graph), "stamp": [len(mapped.indices), (graph / FACTS).stat().st_mtime_ns]},
+        "graph": {"path": str(graph), "stamp": graph_facts(graph)["checksums"]},
         **more,
     }
     folder.begin(job)

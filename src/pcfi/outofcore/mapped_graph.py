@@ -15,17 +15,18 @@ import numpy as np
 import numpy.typing as npt
 
 from pcfi._typing import Array
-from pcfi.errors import GraphError, ParameterError, TooLargeError, counted
+from pcfi.errors import GraphError, ParameterError, StorageError, TooLargeError, counted
 from pcfi.files.atomic_output import atomic_output
+from pcfi.files.checksums import with_checksum, without_checksum
 from pcfi.files.paths import remove
 from pcfi.inputs.graphs import Graph, check_n_nodes
 from pcfi.memory import size_in_bytes
-from pcfi.outofcore.buckets import Buckets, write_rows
+from pcfi.outofcore.buckets import Buckets, array_checksum, write_rows
 from pcfi.outofcore.edge_chunks import EdgeFile, checked, count_nodes, open_edges
 from pcfi.progress import progress_bar
 from pcfi.system_memory import size_in_words
 
-FORMAT = 1
+FORMAT = 2
 FACTS = "graph.json"
 LARGEST_CHUNK = 1 << 21  # edges
 CHUNK_BYTES = 200  # of an edge on its way into its bucket: columns, checks, entries in both directions, weights
@@ -85,7 +86,10 @@ def map_array(path: Path) -> Array:
     """
     import ctypes
 
-    mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+    try:
+        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError, FileNotFoundError):
+        raise _damage(path.parent, [path.name]) from None
     if not mapped.size:
         return np.empty(mapped.shape, dtype=mapped.dtype)
     buffer = (ctypes.c_char * mapped.nbytes).from_address(mapped.ctypes.data)
@@ -107,12 +111,7 @@ def open_graph(folder: str | Path) -> MappedGraph:
     Graph
     """
     path = Path(folder)
-    try:
-        facts = json.loads((path / FACTS).read_text())
-    except FileNotFoundError:
-        raise ParameterError(f"{str(path)!r} is no graph folder: make one with pcfi.scale.build_graph") from None
-    if facts.get("format") != FORMAT:
-        raise GraphError(f"{str(path)!r} was written in another format, by another version of pcfi: build it again")
+    facts = graph_facts(path)
     return MappedGraph(
         n_nodes=facts["n_nodes"],
         indptr=map_array(path / "indptr.npy"),
@@ -122,6 +121,37 @@ def open_graph(folder: str | Path) -> MappedGraph:
         folder=path.resolve(),
         _facts=facts,
     )
+
+
+def graph_facts(folder: Path) -> dict[str, Any]:
+    """What `build_graph` wrote about the graph, with the checksums of its arrays."""
+    try:
+        content = (folder / FACTS).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise ParameterError(f"{str(folder)!r} is no graph folder: make one with pcfi.scale.build_graph") from None
+    text = without_checksum(content)
+    if text is None and b"crc32" in content:
+        raise _damage(folder, [FACTS])
+    facts: dict[str, Any] = {} if text is None else json.loads(text)
+    if facts.get("format") != FORMAT:
+        raise GraphError(f"{str(folder)!r} was written in another format, by another version of pcfi: build it again")
+    return facts
+
+
+def refuse_damage(folder: Path) -> None:
+    """Compare the arrays of a graph folder with their checksums; raises `StorageError` if they have changed."""
+    checksums = graph_facts(folder)["checksums"]
+    damaged = [
+        name
+        for name, value in checksums.items()
+        if not (folder / name).exists() or array_checksum(folder / name) != value
+    ]
+    if damaged:
+        raise _damage(folder, damaged)
+
+
+def _damage(folder: Path, names: list[str]) -> StorageError:
+    return StorageError(f"the graph folder {str(folder)!r} is damaged ({', '.join(names)}): build it again")
 
 
 def build_graph(
@@ -235,7 +265,8 @@ def _build(
     with progress_bar("rows", n_nodes, show=progress) as advance:
         facts = write_rows(incoming, folder, "", limit, advance, weights=True)
         if outgoing is not None:
-            write_rows(outgoing, folder, "outgoing_", limit, advance, weights=False)
+            more = write_rows(outgoing, folder, "outgoing_", limit, advance, weights=False)
+            facts["checksums"] |= more["checksums"]
     facts |= {"format": FORMAT, "n_nodes": n_nodes, "directed": directed, "edges_read": seen}
     with atomic_output(folder / FACTS) as out:
-        out.write(json.dumps(facts, indent=1).encode())
+        out.write(with_checksum(json.dumps(facts, indent=1)))

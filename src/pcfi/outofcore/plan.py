@@ -18,6 +18,7 @@ from pcfi.memory import (
     size_in_bytes,
 )
 from pcfi.outofcore import file_names
+from pcfi.outofcore.cluster import workers_of
 from pcfi.outofcore.feature_stores import FeatureStore
 from pcfi.outofcore.run import OutOfCoreRun, RunPlan, patterns_at_a_time
 from pcfi.settings import Settings
@@ -115,7 +116,7 @@ def _budget(memory: Any, cluster: Any) -> int:
     if memory is not None:
         return size_in_bytes(memory, "memory")
     if cluster is not None:
-        limits = [worker["memory_limit"] for worker in cluster.scheduler_info(n_workers=-1)["workers"].values()]
+        limits = [worker["memory_limit"] for worker in workers_of(cluster)]
         granted = min((limit for limit in limits if limit), default=0)
         if granted:
             return int(granted * MAX_SHARE_OF_AVAILABLE)
@@ -129,8 +130,7 @@ def _base(cluster: Any) -> int:
 
 def _threads(cluster: Any) -> int:
     if cluster is not None:
-        workers = cluster.scheduler_info(n_workers=-1)["workers"].values()
-        return max((int(worker["nthreads"]) for worker in workers), default=1)
+        return max((int(worker["nthreads"]) for worker in workers_of(cluster)), default=1)
     from pcfi._kernels.threads import thread_count
 
     return thread_count()

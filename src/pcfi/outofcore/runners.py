@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
@@ -13,6 +13,7 @@ import numpy as np
 from pcfi._typing import Array
 from pcfi.errors import ClusterError
 from pcfi.optional import load
+from pcfi.outofcore.cluster import does_tasks, idle_reason, workers_of
 from pcfi.outofcore.folder import WorkFolder
 from pcfi.outofcore.run import OutOfCoreRun
 from pcfi.outofcore.tasks import TASKS
@@ -20,9 +21,8 @@ from pcfi.progress import progress_bar
 
 Node = TypeVar("Node")
 
-CONNECT_TIMEOUT = "20s"  # until a scheduler answers, and until a first worker is there
 SECONDS_BETWEEN_LOOKS = 2.0  # at the workers, while tasks run
-MAX_SECONDS_WITHOUT_WORKERS = 60  # a scheduler that restarts its workers has some again by then
+MAX_SECONDS_WITHOUT_WORKERS = 60  # that do tasks; a scheduler that restarts its workers has some again by then
 
 
 class Runner(Protocol):
@@ -139,8 +139,9 @@ class DaskRunner:
     def run(self, stage: str, count: int, at_once: int = 1) -> None:  # noqa: ARG002  a worker runs one at a time
         """Submit the tasks and wait; if one fails, cancel the others."""
         finished = self._run.folder.finished(stage)
-        futures = [self._submit(stage, index, record=True) for index in range(count) if index not in finished]
+        futures: list[Any] = []
         with progress_bar(stage, count, show=self._progress) as advance, self._clear_errors(futures):
+            futures += [self._submit(stage, index, record=True) for index in range(count) if index not in finished]
             advance(count - len(futures))
             waiting = set(futures)
             while waiting:
@@ -177,20 +178,29 @@ class DaskRunner:
                 done: set[Any] = set(wait(waiting, timeout=SECONDS_BETWEEN_LOOKS, return_when="FIRST_COMPLETED").done)
         except TimeoutError:
             done = set()
-        if done or self._client.status != "running" or self._client.nthreads():
+        if done or self._client.status != "running":
+            self._deserted_since = None
+            return done
+        workers = workers_of(self._client)
+        if any(map(does_tasks, workers)):
             self._deserted_since = None
             return done
         self._deserted_since = self._deserted_since or time.monotonic()
         if time.monotonic() - self._deserted_since > MAX_SECONDS_WITHOUT_WORKERS:
-            raise ClusterError(
-                f"the cluster has had no worker for {MAX_SECONDS_WITHOUT_WORKERS} s: were they killed, or is the "
-                f"machine that they ran on gone? Start workers again. {self._kept}"
-            )
+            raise ClusterError(f"{idle_reason(workers, MAX_SECONDS_WITHOUT_WORKERS)}. {self._kept}")
         return done
 
     @property
     def _kept(self) -> str:
         return f"Finished tasks are kept in {str(self._run.folder.path)!r}: run it again to continue"
+
+    def _is_lost(self, error: BaseException) -> bool:
+        """Whether an error comes from the loss of the scheduler, which the client may not know of yet."""
+        distributed = load("distributed", "a cluster", "scale")
+        signs = (OSError, ClusterError, distributed.CancelledError, distributed.client.ClosedClientError)
+        return isinstance(error, distributed.comm.CommClosedError) or (
+            self._client.status != "running" and isinstance(error, signs)
+        )
 
     @contextmanager
     def _clear_errors(self, futures: list[Any]) -> Iterator[None]:
@@ -199,49 +209,16 @@ class DaskRunner:
         try:
             yield
         except BaseException as error:
-            connected = self._client.status == "running"
-            if connected:
-                self._client.cancel(futures)
+            is_lost = self._is_lost(error)
+            if not is_lost and self._client.status == "running":
+                with suppress(OSError):
+                    self._client.cancel(futures)
             if isinstance(error, distributed.KilledWorker):
                 raise ClusterError(
                     f"workers died again and again while they did the same task ({error.task}), most likely because it "
                     "took more memory than they have: give workers more memory (pcfi info estimates it), or run "
                     f"fewer on a machine. {self._kept}"
                 ) from error
-            if not connected and isinstance(error, OSError | distributed.CancelledError):
+            if is_lost:
                 raise ClusterError(f"the connection to the scheduler is lost. {self._kept}") from error
             raise
-
-
-@contextmanager
-def connected(client: Any) -> Iterator[Any]:
-    """Yield the client, a client of the scheduler at this address (closed at the end), or None."""
-    found = None if client is None else connect(client)
-    try:
-        yield found
-    finally:
-        if isinstance(client, str) and found is not None:
-            found.close()
-
-
-def connect(client: Any) -> Any:
-    """The client itself, or a new client of the scheduler at this address."""
-    distributed = load("distributed", "a cluster", "scale")
-    asked = client
-    if isinstance(client, str):
-        try:
-            client = distributed.Client(client, timeout=CONNECT_TIMEOUT, set_as_default=False)
-        except Exception as error:  # of its own kind for every way in which an address can be wrong
-            raise ClusterError(
-                f"the scheduler at {client!r} cannot be reached ({' '.join(str(error).split())}): is it running, and "
-                "is this its address, as in tcp://10.0.0.1:8786?"
-            ) from None
-    if not isinstance(client, distributed.Client):
-        raise ClusterError(f"client must be a dask.distributed.Client or the address of a scheduler, got {client!r}")
-    try:
-        client.wait_for_workers(1, timeout=CONNECT_TIMEOUT)
-    except TimeoutError:
-        if asked is not client:
-            client.close()
-        raise ClusterError(f"no worker came to the cluster within {CONNECT_TIMEOUT}: start some") from None
-    return client

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from pcfi._typing import Array
-from pcfi.errors import ParameterError, counted
+from pcfi.errors import counted
 from pcfi.panels.column_model import KindModel
 from pcfi.panels.filling import UNLEARNED, FilledCells
 from pcfi.panels.gaps import KINDS, NEVER
+from pcfi.settings import check_coverage
 
 MIN_TRUST = 0.1  # a smaller factor of what others say counts as none in words
 
@@ -104,8 +105,7 @@ class PanelImputation:
         Learned for each kind of gap from known cells that were hidden in such gaps. Known cells have their value twice.
         Where too few cells could be hidden to say, an interval has no end.
         """
-        if not 0 < coverage < 1:
-            raise ParameterError(f"coverage must be a number between 0 and 1 (both excluded), got {coverage!r}")
+        check_coverage(coverage)
         ends = {name: cells.interval(coverage) for name, cells in self._cells.items()}
         low, high = ({name: pair[end] for name, pair in ends.items()} for end in (0, 1))
         return self._wrap(low, None), self._wrap(high, None)

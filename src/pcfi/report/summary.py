@@ -74,7 +74,8 @@ def _evaluation(facts: Facts) -> list[str]:
         return []
     best = min(facts.evaluation.methods, key=lambda one: one.rmse)
     equal = [one.method for one in facts.evaluation.methods if f"{one.rmse:.3g}" == f"{best.rmse:.3g}"]
-    name = " and ".join(METHODS.get(method, method) for method in equal)
+    *others, last = [METHODS.get(method, method) for method in equal]
+    name = f"{', '.join(others)} and {last}" if others else last
     name = f"{name[:1].upper()}{name[1:]}" if len(equal) > 1 else name
     n_hidden, n_categories = facts.evaluation.n_hidden, facts.evaluation.n_categories
     n_scored = n_hidden - n_categories if n_hidden > n_categories else n_hidden

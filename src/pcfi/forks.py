@@ -1,0 +1,87 @@
+"""Forks wait for the moments at which no call of this library is inside the BLAS, whose threads do not survive them.
+
+OpenBLAS ends its threads before a fork, and never returns if another thread is in a matrix product at that moment. A
+call is busy from its begin to its end, except while it is in kernels, which use no BLAS. A fork waits until no other
+thread is busy, and threads that would become busy wait until the fork is done.
+"""
+
+import concurrent.futures.thread  # noqa: F401  holds a lock during forks that calls need: it must be registered first
+import logging  # noqa: F401  as well
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+MAX_SECONDS = 60  # that a fork waits; a call may itself wait for the thread that forks
+
+
+class ForkGate:
+    """Threads that are busy, and whether one of them forks."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._busy: set[int] = set()
+        self._forking: int | None = None
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """A call: forks of other threads wait for its end, or for its next kernel."""
+        is_outermost = self._enter()
+        try:
+            yield
+        finally:
+            if is_outermost:
+                self._leave()
+
+    @contextmanager
+    def resting(self) -> Iterator[None]:
+        """A kernel: forks need not wait for it."""
+        was_busy = self._leave()
+        try:
+            yield
+        finally:
+            if was_busy:
+                self._enter()
+
+    def _enter(self) -> bool:
+        me = threading.get_ident()
+        with self._changed:
+            if me in self._busy:
+                return False
+            self._changed.wait_for(lambda: self._forking in (None, me))
+            self._busy.add(me)
+            return True
+
+    def _leave(self) -> bool:
+        me = threading.get_ident()
+        with self._changed:
+            was_busy = me in self._busy
+            self._busy.discard(me)
+            self._changed.notify_all()
+            return was_busy
+
+    def before_fork(self) -> None:
+        """Wait until no other thread is busy."""
+        me = threading.get_ident()
+        with self._changed:
+            self._changed.wait_for(lambda: self._forking is None)
+            self._forking = me
+            self._changed.wait_for(lambda: not self._busy - {me}, MAX_SECONDS)
+
+    def after_in_parent(self) -> None:
+        """Let the other threads go on."""
+        with self._changed:
+            self._forking = None
+            self._changed.notify_all()
+
+    def after_in_child(self) -> None:
+        """Forget the threads that the child does not have."""
+        me = threading.get_ident()
+        self._changed, self._forking, self._busy = threading.Condition(), None, self._busy & {me}
+
+
+GATE = ForkGate()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=GATE.before_fork, after_in_parent=GATE.after_in_parent, after_in_child=GATE.after_in_child
+    )
