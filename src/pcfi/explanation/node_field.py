@@ -2,7 +2,7 @@
 
 Every column is modelled as z = f + noise with
 
-    f ~ N(0, s C),   C proportional to (I - PERSISTENCE D^-1/2 A D^-1/2)^-1 with mean variance 1,   noise ~ N(0, 1 - s)
+    f ~ N(0, s C),   C the correlations of (I - PERSISTENCE D^-1/2 A D^-1/2)^-2,   noise ~ N(0, 1 - s)
 
 so that neighbours are alike, and likeness fades with every step. Given the known cells, f has the precision
 
@@ -13,7 +13,6 @@ the known cells explain as much of the missing ones, on average, as the graph ex
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,8 +20,9 @@ import numpy as np
 from pcfi._typing import Array
 from pcfi.inputs.graphs import Graph
 
-PERSISTENCE = 0.99  # of the field per step; benchmarks/suggestions.py compares others
-N_PROBES = 16  # random vectors that traces are estimated from
+PERSISTENCE = 0.8  # of the field per step; benchmarks/suggestions.py compares others
+N_PROBES = 64  # random vectors that variances are estimated from
+N_TRACE_PROBES = 8  # of them, for their mean over all nodes
 N_BISECTIONS = 6  # until s is exact to a hundredth
 MIN_SIGNAL, MAX_SIGNAL = 0.02, 0.98  # bounds of s: columns are neither all noise nor without any
 RTOL = 1e-3  # of the solver: gains are compared, not reported to many digits
@@ -37,8 +37,8 @@ class NodeField:
     ----------
     step : sparse matrix
         D^-1/2 A D^-1/2.
-    unit : float
-        Mean variance of the inverse of I - PERSISTENCE step.
+    spread : ndarray
+        Standard deviation of each node under (I - PERSISTENCE step)^-2.
     signal : float
         s.
     known : ndarray
@@ -46,7 +46,7 @@ class NodeField:
     """
 
     step: Any
-    unit: float
+    spread: Array
     signal: float
     known: Array
 
@@ -55,33 +55,35 @@ class NodeField:
         """Variance of what a cell has alone."""
         return 1.0 - self.signal
 
-    @cached_property
-    def _diagonal(self) -> Array:
-        return self.unit / self.signal + self.known / self.noise
-
     def covariance(self, right: Array) -> Array:
         """P times some columns."""
-        coupling = PERSISTENCE * self.unit / self.signal
-        return solve(lambda block: self._diagonal[:, None] * block - coupling * (self.step @ block), right)
+        spread, diagonal = self.spread[:, None], (self.known / self.noise)[:, None]
+
+        def apply(block: Array) -> Array:
+            rough = _roughness(self.step, _roughness(self.step, spread * block))
+            return np.asarray(spread * rough / self.signal + diagonal * block)
+
+        return solve(apply, right)
+
+
+def _roughness(step: Any, block: Array) -> Array:
+    return np.asarray(block - PERSISTENCE * (step @ block))
 
 
 def fit_node_field(graph: Graph, known: Array, explained: float) -> NodeField:
     """The field with which the known cells explain the given share of the variance of the missing ones."""
     step = normalized_adjacency(graph)
-    missing = 1.0 - known
-    rng = np.random.default_rng(0)
-    signs = rng.choice([-1.0, 1.0], size=(len(known), N_PROBES))
-    prior = solve(lambda block: block - PERSISTENCE * (step @ block), signs)
-    by_node = (signs * prior).mean(axis=1)
-    unit = max(float(by_node.mean()), 1.0)
-    before = float(missing @ by_node) / max(float(missing.sum()), 1e-12) / unit
-    low, high = MIN_SIGNAL, MAX_SIGNAL
+    missing = (1.0 - known) / max(float((1.0 - known).sum()), 1e-12)
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(len(known), N_PROBES))
+    smooth = solve(lambda block: _roughness(step, block), signs)
+    spread = np.sqrt((smooth**2).mean(axis=1))
+    low, high, few = MIN_SIGNAL, MAX_SIGNAL, signs[:, :N_TRACE_PROBES]
     for _ in range(N_BISECTIONS):
         middle = (low + high) / 2
-        field = NodeField(step=step, unit=unit, signal=middle, known=known)
-        left = float(missing @ (signs * field.covariance(signs)).mean(axis=1)) / max(float(missing.sum()), 1e-12)
-        low, high = (middle, high) if middle * before - left < explained else (low, middle)
-    return NodeField(step=step, unit=unit, signal=(low + high) / 2, known=known)
+        field = NodeField(step=step, spread=spread, signal=middle, known=known)
+        left = float(missing @ (few * field.covariance(few)).mean(axis=1))
+        low, high = (middle, high) if middle - left < explained else (low, middle)
+    return NodeField(step=step, spread=spread, signal=(low + high) / 2, known=known)
 
 
 def normalized_adjacency(graph: Graph) -> Any:

@@ -131,7 +131,7 @@ def suggest(result: Any, k: int = 10, *, candidates: Iterable[Any] | None = None
             "method 'pcfi'"
         )
     errors = cells.standardized_errors
-    if errors is None or not np.isfinite(errors).all():
+    if errors is None or not len(cells.model.errors.scores) or not np.isfinite(errors).all():
         raise FeatureError("suggest needs errors learned from hidden cells, and too few cells could be hidden")
     table = _error_table(cells, cells.model, errors)
     possible = table.missing.any(axis=1)
@@ -254,7 +254,7 @@ def _choose(table: ErrorTable, node_field: NodeField, candidates: Array, k: int)
 def _screened(table: ErrorTable, node_field: NodeField, candidates: Array, size: int) -> Array:
     """Candidates with the largest estimated gains: the sum over i of P_iv^2 w_i is that of squares of P sqrt(w) e."""
     reducible = np.minimum(table.explainable, table.errors).sum(axis=1)
-    signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(len(reducible), 2 * N_PROBES))
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(len(reducible), N_PROBES))
     spread = node_field.covariance(np.sqrt(reducible)[:, None] * signs)
     misses = table.missing[candidates] @ table.weights / table.weights.sum()
     gain = table.errors[candidates].sum(axis=1) + misses * (spread[candidates] ** 2).mean(axis=1)

@@ -1,9 +1,11 @@
 """Known cells that the model, leaving them out, would not have expected: probably errors in the data, ranked.
 
 Known cells are hidden in `N_FOLDS` parts and estimated by the fitted model; a cell's surprise is its distance from the
-estimate in units of the absolute error to expect of it. A wrong value also misleads the estimates of the cells around
-it, and the model that is fitted to it. So this is done twice: cells that surprise at first are hidden, the model is
-fitted again without them, and all cells are compared with what the others, without these, let expect.
+estimate in units of the absolute error to expect of it. A cell of a column with two values has the distance that a
+normal error of the same probability has: the rarer value is no error for being rare. A wrong value also misleads the
+estimates of the cells around it, and the model that is fitted to it. So this is done twice: cells that surprise at
+first are hidden, the model is fitted again without them, and all cells are compared with what the others, without
+these, let expect.
 """
 
 from dataclasses import dataclass, replace
@@ -151,7 +153,28 @@ def hidden_residuals(
         distance = _standardized(model, problem.values) - _standardized(model, filled.values)
         expected[chosen] = filled.values[chosen]
         residuals[chosen] = distance[chosen] / np.maximum(errors[chosen], 1e-12)
+    for channel in np.flatnonzero(two_valued(problem)):
+        residuals[:, channel] = _two_valued_residuals(problem, channel, expected[:, channel])
     return expected, residuals
+
+
+def two_valued(problem: Problem) -> Array:
+    """Channels whose known values are two different ones."""
+    known, channels = problem.mask, problem.channels
+    ends = (problem.values == channels.low) | (problem.values == channels.high)
+    return np.asarray((ends | ~known).all(axis=0) & ~channels.constant)
+
+
+def _two_valued_residuals(problem: Problem, channel: int, expected: Array) -> Array:
+    """Residuals of a normal error that is as improbable as the value; NaN where nothing is expected."""
+    from scipy.special import ndtri
+
+    low, high = float(problem.channels.low[channel]), float(problem.channels.high[channel])
+    of_high = (expected - low) / (high - low)
+    is_high = problem.values[:, channel] == high
+    rarest = 1 / (int(problem.channels.n_known[channel]) + 2)
+    probability = np.clip(np.where(is_high, of_high, 1 - of_high), rarest, 1.0)
+    return np.asarray(-ndtri(probability / 2) * np.sqrt(np.pi / 2) * np.where(is_high, 1.0, -1.0))
 
 
 def _standardized(model: ValueModel, values: Array) -> Array:
