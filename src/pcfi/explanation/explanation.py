@@ -223,8 +223,8 @@ class Explanation:
     def remarks(self) -> list[str]:
         """Sentences below the list."""
         log = (
-            "The logarithm of the column is modelled: the value is the geometric mean of the lines in per cent, weighted "
-            "by them, times the factors."
+            "The logarithm of the column is modelled: the value is the geometric mean of the lines in per cent, "
+            "weighted by them, times the factors."
         )
         return ([self.note] if self.note else []) + ([log] if self.logarithmic and self.is_sum else [])
 

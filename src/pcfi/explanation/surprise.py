@@ -18,6 +18,7 @@ from pcfi.backends import backend_for
 from pcfi.cell_info import CellInfo
 from pcfi.errors import FeatureError, ParameterError
 from pcfi.estimation import resolve
+from pcfi.estimation.category_probabilities import calibrate
 from pcfi.estimation.value_model import ValueModel
 from pcfi.explanation.explanation import number
 from pcfi.inputs.cell_names import CellNames
@@ -154,7 +155,7 @@ def hidden_residuals(
         expected[chosen] = filled.values[chosen]
         residuals[chosen] = distance[chosen] / np.maximum(errors[chosen], 1e-12)
     for channel in np.flatnonzero(two_valued(problem)):
-        residuals[:, channel] = _two_valued_residuals(problem, channel, expected[:, channel])
+        residuals[:, channel] = _two_valued_residuals(problem, int(channel), expected[:, channel])
     return expected, residuals
 
 
@@ -166,15 +167,17 @@ def two_valued(problem: Problem) -> Array:
 
 
 def _two_valued_residuals(problem: Problem, channel: int, expected: Array) -> Array:
-    """Residuals of a normal error that is as improbable as the value; NaN where nothing is expected."""
+    """Residuals of a normal error that is as improbable as the value, calibrated; NaN where nothing is expected."""
     from scipy.special import ndtri
 
     low, high = float(problem.channels.low[channel]), float(problem.channels.high[channel])
-    of_high = (expected - low) / (high - low)
-    is_high = problem.values[:, channel] == high
-    rarest = 1 / (int(problem.channels.n_known[channel]) + 2)
-    probability = np.clip(np.where(is_high, of_high, 1 - of_high), rarest, 1.0)
-    return np.asarray(-ndtri(probability / 2) * np.sqrt(np.pi / 2) * np.where(is_high, 1.0, -1.0))
+    residuals, known = np.full(len(expected), np.nan), np.isfinite(expected)
+    of_high = (expected[known] - low) / (high - low)
+    is_high = problem.values[known, channel] == high
+    estimates, truth = np.stack([1 - of_high, of_high], axis=1), is_high.astype(np.int64)
+    probability = calibrate(estimates, truth).probabilities(estimates)[np.arange(len(truth)), truth]
+    residuals[known] = -ndtri(probability / 2) * np.sqrt(np.pi / 2) * np.where(is_high, 1.0, -1.0)
+    return residuals
 
 
 def _standardized(model: ValueModel, values: Array) -> Array:
