@@ -28,7 +28,8 @@ def _partly_known(table, size=8):
     return np.where(known[:, None], table, np.nan)
 
 
-def test_the_field_has_the_covariance_of_the_dense_posterior():
+def test_the_field_has_the_covariance_of_the_dense_posterior(monkeypatch):
+    monkeypatch.setattr("pcfi.explanation.node_field.RTOL", 1e-6)
     table, edges = _cliques()
     graph = pcfi.prepare_graph(edges, len(table))
     known = np.zeros(len(table))
@@ -40,7 +41,7 @@ def test_the_field_has_the_covariance_of_the_dense_posterior():
     exact = NodeField(step=field.step, spread=spread, signal=0.6, known=known)
     correlation = smooth @ smooth / spread / spread[:, None]
     wanted = np.linalg.inv(np.linalg.inv(0.6 * correlation) + np.diag(known / 0.4))
-    np.testing.assert_allclose(exact.covariance(np.eye(len(table))), wanted, atol=5e-3)
+    np.testing.assert_allclose(exact.covariance(np.eye(len(table))), wanted, atol=1e-5)
     missing = 1 - known
     left = missing @ np.diagonal(field.covariance(np.eye(len(table)))) / missing.sum()
     assert field.signal - left == pytest.approx(0.2, abs=0.1)

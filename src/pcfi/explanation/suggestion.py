@@ -25,7 +25,7 @@ from pcfi.inputs.cell_names import CellNames
 MAX_SHOWN = 20
 MAX_POOL_CELLS = 1 << 25  # covariances that are kept at a time: 256 MB
 POOL_PER_NODE = 4  # nodes that are compared exactly, for each one to choose
-MIN_POOL = 256
+MIN_POOL = 64
 SOLVED_AT_A_TIME = 64
 
 
@@ -254,7 +254,7 @@ def _choose(table: ErrorTable, node_field: NodeField, candidates: Array, k: int)
 def _screened(table: ErrorTable, node_field: NodeField, candidates: Array, size: int) -> Array:
     """Candidates with the largest estimated gains: the sum over i of P_iv^2 w_i is that of squares of P sqrt(w) e."""
     reducible = np.minimum(table.explainable, table.errors).sum(axis=1)
-    signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(len(reducible), N_PROBES))
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(len(reducible), N_PROBES // 2))
     spread = node_field.covariance(np.sqrt(reducible)[:, None] * signs)
     misses = table.missing[candidates] @ table.weights / table.weights.sum()
     gain = table.errors[candidates].sum(axis=1) + misses * (spread[candidates] ** 2).mean(axis=1)

@@ -35,7 +35,8 @@ def explained_columns(facts: Facts) -> Chart | None:
     )
     layers = [{"mark": mark("point", filled=True, size=70, opacity=0.75), "encoding": {**position, "tooltip": tips}}]
     if len(values) <= MAX_LABELS:
-        text = {"type": "text", "align": "left", "dx": 6, "dy": -4, "angle": -35, "limit": 90, "aria": False, "color": "gray"}
+        style = {"align": "left", "dx": 6, "dy": -4, "angle": -35, "limit": 90, "color": "gray"}
+        text = {"type": "text", "aria": False, **style}
         layers.append({"mark": text, "encoding": {**position, "text": {"field": "column", "type": "nominal"}}})
     rows = tuple(
         (one.name, _share(one.r2_graph), _share(one.r2_columns), _share(one.r2), _share(one.standard_error))

@@ -9,7 +9,7 @@ from pcfi.result import Imputation
 
 MAX_SURPRISES, MAX_SUGGESTIONS = 20, 20
 MAX_CELLS = 500_000  # known cells of a larger table are not compared: that would take several times as long as filling
-MAX_NODES = 200_000  # nodes of a larger graph are not compared
+MAX_NODES = 20_000  # nodes of a larger graph are not compared
 MIN_SURPRISE = 3.0  # times the error to expect: what is shown as a contradiction
 
 
