@@ -9,7 +9,7 @@ MINIMUM := .venv-min
 BENCHMARKS := against_pyg against_pseudocode settled_against_fixed large_graphs growth limit node_order lanes hops \
 	vector_kernels first_call files training tabular tabular_held_out neighbor_search scale scale_cost \
 	default_call mixed_columns values values_ablation degrees representation arxiv \
-	maps map_sizes panel position position_cost
+	maps map_sizes panel position position_cost suggestions
 
 # A copy of the paper's data sets, when they lie beside the repository; else they are downloaded when needed.
 SHARED := $(wildcard ../shared/data)

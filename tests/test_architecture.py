@@ -49,6 +49,7 @@ PUBLIC = {
     "position",
     "pool",
     "prepare_graph",
+    "suggest",
     "tune",
 }
 
@@ -158,6 +159,7 @@ DOCUMENTED = [
     pcfi.tune,
     pcfi.evaluate,
     pcfi.prepare_graph,
+    pcfi.suggest,
     pcfi.FixedSteps,
     pcfi.UntilSettled,
     pcfi.PCFI,

@@ -29,6 +29,7 @@ from pcfi.errors import (
 from pcfi.estimation import Tuning, tune
 from pcfi.evaluation import Evaluation, evaluate
 from pcfi.explanation.pooling import pool
+from pcfi.explanation.suggestion import suggest
 from pcfi.imputation import impute
 from pcfi.inputs.graphs import Graph, prepare_graph
 from pcfi.inputs.knn import knn_graph
@@ -79,6 +80,7 @@ __all__ = [
     "pool",
     "position",
     "prepare_graph",
+    "suggest",
     "tune",
 ]
 

@@ -97,3 +97,17 @@ def test_an_audit_tells_what_follows_the_graph_from_what_does_not(tmp_path):
     assert "nothing to recover" in audit("--column", "age").stderr
     assert audit("--column", "income", "--group", "village").exit_code == 2
     assert audit("--column", "incom").exit_code == 2
+
+
+def test_suggestions_are_those_of_the_library_and_written(files):
+    done = run(files, "suggest", "--most", 4, "--json", "-o", files / "measure.csv")
+    assert done.exit_code == 0, done.stderr
+    said = json.loads(done.stdout)
+    expected = pcfi.suggest(pcfi.impute(features(), ring()), 4)
+    names = node_table(features())["id"].to_pylist()
+    assert [row["node"] for row in said] == [names[row] for row in expected.rows]
+    assert [row["total"] for row in said] == pytest.approx([row["total"] for row in expected.to_rows()])
+    assert csv.read_csv(files / "measure.csv").column_names == ["node", "own", "others", "total"]
+    assert "off the expected squared error" in run(files, "suggest", "-q").stdout
+    assert run(files, "suggest", "-o", files / "measure.csv").exit_code == 1  # exists already
+    assert run(files, "suggest", "--most", 0).exit_code == 2

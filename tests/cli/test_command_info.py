@@ -1,6 +1,7 @@
 """`pcfi info`: what is in the files, counted as the user counts it."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -66,3 +67,39 @@ def test_a_column_of_categories_counts_as_one(tmp_path):
     assert "3 in 3 patterns" in shown
     assert "3 of 15 cells (20.0%)" in shown
     assert any("9999 occurs repeatedly in 1 channel, first 'y'" in remark for remark in found["remarks"])
+
+
+def test_info_says_which_columns_can_be_estimated_before_anything_is_filled(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    lines = [
+        f"n{row},{'' if row % 3 == 0 else np.sin(row / 20)},{'' if row % 4 == 0 else rng.normal()},{row}"
+        for row in range(300)
+    ]
+    (tmp_path / "n.csv").write_text("\n".join(["id,smooth,noise,whole", *lines]))
+    edges = [f"n{row},n{row + 1}" for row in range(299)]
+    (tmp_path / "e.csv").write_text("\n".join(["source,target", *edges]))
+    files = tmp_path / "n.csv", tmp_path / "e.csv"
+    found = {one["name"]: one for one in json.loads(info(*files, "--exclude", "whole", "--json").stdout)["columns"]}
+    assert found["smooth"]["r2"] > 0.95
+    assert found["smooth"]["verdict"] == "follows the graph"
+    assert abs(found["noise"]["r2"]) < 4 * found["noise"]["standard_error"]
+    assert "filled close to its mean" in found["noise"]["verdict"]
+    shown = info(*files, "--exclude", "whole").stdout
+    assert "follows the graph" in shown
+    assert "+-" in shown
+    monkeypatch.setattr("pcfi.cli.suitability.MAX_CELLS", 300)
+    part = json.loads(info(*files, "--exclude", "whole", "--json").stdout)
+    assert part["n_judged"] == 150
+    assert part["columns"][0]["r2"] > 0.9
+    assert "on 150 nodes" in info(*files, "--exclude", "whole").stdout
+    assert json.loads(info(*files, "--columns", "whole", "--json").stdout)["columns"] == []  # complete
+
+
+def test_an_advantage_within_two_standard_errors_is_called_unclear():
+    from pcfi.cli.suitability import verdict
+    from pcfi.estimation import ColumnReport
+
+    numbers = dict.fromkeys(("error", "error_of_mean", "r2_graph", "r2_columns", "coverage"), 0.5)
+    report = ColumnReport("x", 9, 9, 9, r2=0.3, verdict="follows the graph", standard_error=0.2, **numbers)
+    assert verdict(report) == "not clearly better than the mean; if so, follows the graph"
+    assert verdict(replace(report, standard_error=0.1)) == "follows the graph"

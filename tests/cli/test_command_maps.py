@@ -139,3 +139,22 @@ def test_errors_say_what_to_do(folder, tmp_path, monkeypatch, arguments, code, m
     (tmp_path / "edges.csv").write_text("source,target\n0,1\n1,2\n")
     done = impute(*arguments)
     assert (done.exit_code, message in done.stderr) == (code, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("explain", ["--node", "tract 3", "--column", "INC"]),
+        ("check", []),
+        ("suggest", []),
+        ("audit", ["--column", "INC"]),
+    ],
+)
+def test_other_commands_take_maps_without_edges(folder, command, options):
+    paths = [command, str(folder / "map.gpkg"), "--exclude", "rank", "--id", "tract", "-q"]
+    done = CliRunner().invoke(app, [*paths, *options])
+    assert done.exit_code == 0, done.stderr
+    assert "tract " in done.stdout
+    rook = CliRunner().invoke(app, [*paths, *options, "--contiguity", "rook", "--json"])
+    assert rook.exit_code == 0, rook.stderr
+    assert json.loads(rook.stdout)

@@ -119,6 +119,11 @@ def test_rubins_rules_by_hand():
     both = pcfi.pool([[1.0, 2.0], [1.0, 4.0]], [[1.0, 1.0], [1.0, 1.0]])
     assert both.variance.tolist() == [1.0, 4.0]
     assert np.isinf(both.degrees_of_freedom[0])
+    worked = pcfi.pool([9, 10, 11, 12, 13], [4, 4, 4, 4, 4])  # the example of docs/howto/multiple-imputation.md
+    assert (worked.estimate, worked.within, worked.between) == (11.0, 4.0, 2.5)
+    assert (worked.variance, worked.missing_information) == pytest.approx((7.0, 3 / 7))
+    assert worked.degrees_of_freedom == pytest.approx(4 / (3 / 7) ** 2)
+    assert worked.interval(0.95) == pytest.approx((11 - 2.0751 * 7**0.5, 11 + 2.0751 * 7**0.5), abs=1e-3)
     for wrong in (
         ([1.0], [1.0]),
         ([1.0, 2.0], [1.0]),

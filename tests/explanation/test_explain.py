@@ -150,8 +150,13 @@ def test_known_unreachable_and_categories():
     assert result.explain("a", "x").to_rows() == []
     explanation = result.explain("h", "kind")
     assert explanation.category == result.values["kind"][7] == "v"
-    assert 0.5 < explanation.value <= 1
-    assert "share" in repr(explanation)
+    assert explanation.value == pytest.approx(result.probabilities("kind")["v"][7])
+    assert _total(explanation) == pytest.approx(explanation.value)
+    text = repr(explanation)
+    assert f"kind of 'h': v, with a probability of {100 * explanation.value:.0f} %" in text
+    assert "'g' is v, 1 hop" in text
+    assert "is not u" not in text  # the other channels of the column are summed up
+    assert "to make it a probability" in text
     lonely = result.explain("j", "x")
     assert "No known cell of the column can be reached" in repr(lonely)
     with pytest.warns(pcfi.UnreachableWarning):
@@ -161,6 +166,20 @@ def test_known_unreachable_and_categories():
     with pytest.warns(pcfi.UnreachableWarning):
         zero = pcfi.frames.impute(nodes[["id", "x"]], edges, unreachable="zero")
     assert "unreachable='zero'" in repr(zero.explain("j", "x"))
+
+
+def test_the_text_of_a_logarithm_multiplies_a_geometric_mean_by_factors():
+    rng = np.random.default_rng(0)
+    values = np.exp(np.cumsum(rng.normal(size=(60, 1)), axis=0) / 2)
+    values[[5, 6, 20, 40]] = np.nan
+    explanation = pcfi.impute(values, [np.arange(59), np.arange(1, 60)]).explain(20, 0)
+    assert explanation.logarithmic
+    known = explanation.known
+    weighted = known.weights @ np.log(known.values) + explanation.weight_of_mean * explanation.mean
+    amounts = [amount for amount, _ in explanation.lines()]
+    factors = [float(amount.removeprefix("times ")) for amount in amounts if amount.startswith("times")]
+    assert np.exp(weighted) * np.prod(factors) == pytest.approx(explanation.value, rel=1e-3)
+    assert "the geometric mean of the column" in repr(explanation)
 
 
 def test_wrong_names_and_results_without_a_model():

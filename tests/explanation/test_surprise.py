@@ -37,3 +37,17 @@ def test_a_result_without_a_model_or_with_too_few_cells_says_so():
         _ = pcfi.impute(table, ring, method="mean").surprise
     with pytest.raises(pcfi.FeatureError, match="too few known cells"):
         _ = pcfi.impute(np.array([[1.0], [2.0], [3.0]]), [[0, 1], [1, 2]]).surprise
+
+
+def test_the_rarer_of_two_values_does_not_hide_errors_in_numbers():
+    table, ring, rng = _smooth(200)
+    rare = (rng.random((200, 3)) < 0.03).astype(float)
+    table[40, 0] *= 3
+    found = pcfi.impute(np.column_stack([table, rare]), ring).surprise
+    assert (found.rows[0], found.column_numbers[0]) == (40, 0)
+    assert found.scores[found.column_numbers > 1].max() < 4
+    switched = (np.arange(200) // 50 % 2).astype(float)
+    switched[25] = 1.0
+    found = pcfi.impute(np.column_stack([table, switched]), ring).surprise
+    own = found.column_numbers == 2
+    assert found.rows[own][0] == 25

@@ -111,6 +111,32 @@ def test_the_table_of_columns_shows_what_hidden_cells_say():
     assert f"the 90% intervals covered {covered:.1%} of" in summarize(facts)[1]
 
 
+def test_the_report_explains_telling_cells_and_says_what_to_check_and_measure():
+    values = features()
+    wrong = int(np.flatnonzero(np.isfinite(values[:, 1]))[3])
+    values[wrong, 1] *= 10
+    made, result = make_facts(values), pcfi.impute(values, ring())
+    missing = np.isnan(values)
+    expected = np.where(missing, result.cells.standardized_errors, -1.0)
+    uncertain = np.unravel_index(np.argmax(expected), values.shape)
+    (first,) = [cell for cell in made.explained if "least certain" in cell.reason]
+    assert first.title == result.explain(int(uncertain[0]), int(uncertain[1])).title
+    assert any("mean of the column" in text for _, text in first.lines)
+    assert (made.surprises[0].node, made.surprises[0].column) == (str(wrong), "column 1")
+    assert [one.node for one in made.suggestions] == [str(node) for node in pcfi.suggest(result, 20).nodes]
+    charts = {chart.name: chart for chart in make_charts(made)}
+    assert charts["surprises"].rows[0][:2] == (str(wrong), "column 1")
+    assert charts["suggestions"].spec["data"]["values"][1]["left"] == pytest.approx(1 - made.suggestions[0].total)
+    assert [row[0] for row in charts["explained"].rows] == [one.name for one in result.columns]
+    page = render_page(made)
+    assert "Where filled values come from" in page
+    assert page.count("<details><summary>") > len(charts)  # folded until asked for
+    nothing = dataclasses.replace(made, explained=(), surprises=(), suggestions=())
+    assert "Where filled values come from" not in render_page(nothing)
+    assert not {"surprises", "suggestions"} & {chart.name for chart in make_charts(nothing)}
+    assert made.explained == Facts.from_json(made.to_json()).explained
+
+
 def test_facts_of_a_version_without_reports_of_columns_render(facts):
     data = json.loads(facts.to_json())
     del data["columns"]
@@ -307,7 +333,7 @@ def test_chromium_draws_every_chart_without_a_word_or_a_request(browser, page_fi
     assert asked == [page_file.as_uri()]
     assert tab.evaluate("document.documentElement.dataset.charts") == "drawn"
     drawn = tab.evaluate("[...document.querySelectorAll('.chart')].map(c => c.querySelectorAll('svg path').length)")
-    assert len(drawn) == len(make_charts(facts)) == 9
+    assert len(drawn) == len(make_charts(facts)) == 11
     assert min(drawn) > 2
     nodes = "document.querySelectorAll('#chart-graph path[aria-roledescription=point]').length"
     assert tab.evaluate(nodes) == len(facts.picture.dots)

@@ -22,6 +22,7 @@ COMMANDS = {
     "evaluate": Command("pcfi.cli.evaluate", "Compare the methods: their error on hidden known cells."),
     "explain": Command("pcfi.cli.explain", "Print which known cells filled values come from, with their weights."),
     "check": Command("pcfi.cli.check", "Print known cells that the others would not have expected."),
+    "suggest": Command("pcfi.cli.suggest", "Print nodes whose measurement would reduce the expected error most."),
     "audit": Command("pcfi.cli.audit", "Say how well an attribute can be recovered for nodes that withhold it."),
     "report": Command("pcfi.cli.report", "Re-render a report from saved facts."),
     "demo": Command("pcfi.cli.demo", "Remove and fill images of handwritten digits: a table, a picture, a report."),

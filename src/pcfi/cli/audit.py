@@ -6,10 +6,9 @@ from typing import Any
 
 import typer
 
-import pcfi
 from pcfi.cli import options as o
 from pcfi.cli.arguments import grouped_command
-from pcfi.cli.loading import load
+from pcfi.cli.loading import fill_loaded, load
 from pcfi.cli.session import open_session
 from pcfi.errors import ParameterError
 from pcfi.inputs.cell_names import CellNames
@@ -26,6 +25,7 @@ class AuditOptions:
 
 def audit(
     files: o.FileOptions,
+    maps: o.MapOptions,
     audited: AuditOptions,
     columns: o.ColumnOptions,
     estimation: o.EstimationOptions,
@@ -40,16 +40,15 @@ def audit(
     """
     with open_session(**vars(running)) as session:
         parameters = estimation.parameters(directed=columns.directed)
-        directed = bool(columns.directed)
-        loaded = load(session, files.paths, columns.node_columns(), columns.edge_columns(), directed=directed)
+        selection = columns.node_columns(), columns.edge_columns()
+        loaded = load(session, maps.sources(files), *selection, directed=bool(columns.directed))
         CellNames.of_table(loaded.table).column(audited.column, len(loaded.table.columns))
         groups = None
         if audited.group is not None:
             if audited.group not in loaded.nodes.table.column_names:
                 raise ParameterError(f"--group {audited.group!r} is not a column of {files.nodes}")
             groups = loaded.nodes.table[audited.group].to_pylist()
-        with session.stage("impute"):
-            result = pcfi.impute(loaded.table, loaded.graph, **parameters, progress=session.progress)
+        result = fill_loaded(session, loaded, parameters)
         with session.stage("audit"):
             from pcfi.explanation.exposure import find_exposure
 

@@ -6,10 +6,9 @@ from typing import Any
 
 import typer
 
-import pcfi
 from pcfi.cli import options as o
 from pcfi.cli.arguments import grouped_command
-from pcfi.cli.loading import load
+from pcfi.cli.loading import fill_loaded, load
 from pcfi.cli.session import open_session
 from pcfi.errors import ParameterError
 from pcfi.files.formats import TABLE_FORMATS, format_of
@@ -27,6 +26,7 @@ class ListOptions:
 
 def check(
     files: o.FileOptions,
+    maps: o.MapOptions,
     listing: ListOptions,
     columns: o.ColumnOptions,
     estimation: o.EstimationOptions,
@@ -43,10 +43,9 @@ def check(
         if listing.output is not None:
             check_output(listing.output, force=listing.force)
         parameters = estimation.parameters(directed=columns.directed)
-        directed = bool(columns.directed)
-        loaded = load(session, files.paths, columns.node_columns(), columns.edge_columns(), directed=directed)
-        with session.stage("impute"):
-            result = pcfi.impute(loaded.table, loaded.graph, **parameters, progress=session.progress)
+        selection = columns.node_columns(), columns.edge_columns()
+        loaded = load(session, maps.sources(files), *selection, directed=bool(columns.directed))
+        result = fill_loaded(session, loaded, parameters)
         with session.stage("check"):
             found = result.surprise
         if listing.output is not None and form is not None:

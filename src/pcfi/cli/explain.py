@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 import typer
 
-import pcfi
 from pcfi.cli import options as o
 from pcfi.cli.arguments import grouped_command, names
-from pcfi.cli.loading import load
+from pcfi.cli.loading import fill_loaded, load
 from pcfi.cli.session import open_session
 from pcfi.errors import ParameterError
 from pcfi.inputs.cell_names import CellNames
@@ -24,6 +23,7 @@ class CellOptions:
 
 def explain(
     files: o.FileOptions,
+    maps: o.MapOptions,
     cells: CellOptions,
     columns: o.ColumnOptions,
     estimation: o.EstimationOptions,
@@ -37,8 +37,8 @@ def explain(
     """
     with open_session(**vars(running)) as session:
         parameters = estimation.parameters(directed=columns.directed)
-        directed = bool(columns.directed)
-        loaded = load(session, files.paths, columns.node_columns(), columns.edge_columns(), directed=directed)
+        selection = columns.node_columns(), columns.edge_columns()
+        loaded = load(session, maps.sources(files), *selection, directed=bool(columns.directed))
         nodes, chosen = names(cells.node), names(cells.column)
         if not nodes or not chosen:
             raise ParameterError("--node and --column need a name each")
@@ -47,8 +47,7 @@ def explain(
             known_names.column(column, len(loaded.table.columns))
         for node in nodes:
             known_names.row(node, loaded.graph.n_nodes)
-        with session.stage("impute"):
-            result = pcfi.impute(loaded.table, loaded.graph, **parameters, progress=session.progress)
+        result = fill_loaded(session, loaded, parameters)
         pairs = [(node, column) for node in nodes for column in chosen]
         with session.stage("explain"):
             explanations = result.explain(*map(list, zip(*pairs, strict=True)))

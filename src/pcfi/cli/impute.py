@@ -11,7 +11,7 @@ import typer
 
 from pcfi.cli import options as o
 from pcfi.cli.arguments import grouped_command
-from pcfi.cli.loading import Loaded, SimilarRows, load
+from pcfi.cli.loading import Loaded, SimilarRows, fill_loaded, load
 from pcfi.cli.output_tables import delimiter, fitting, geometry_for, tables_of
 from pcfi.cli.outputs import Outputs
 from pcfi.cli.session import Session, open_session
@@ -21,7 +21,6 @@ from pcfi.files.atomic_output import Publication
 from pcfi.files.formats import STANDARD
 from pcfi.files.writing import check_columns, write_table, write_text
 from pcfi.inputs.position_columns import position_names, refuse_position_names
-from pcfi.integrations.geo import impute_best
 
 MAX_COLUMNS = 20  # in the summary
 
@@ -96,9 +95,7 @@ def _fill_in_memory(session: Session, request: Request) -> Completed:
     if outputs.values:
         check_columns(loaded.nodes.table.schema, outputs.values, formats["values"])
     refuse_position_names(position_names(request.filling.position or 0), loaded.nodes.table.column_names)
-    with session.stage("impute"):
-        graphs = loaded.candidates or (loaded.graph_like,)
-        result = impute_best(loaded.table, graphs, **parameters, progress=session.progress)
+    result = fill_loaded(session, loaded, parameters)
     with Publication() as publication:
         with session.stage("write"):
             tables = tables_of(loaded, result, outputs)

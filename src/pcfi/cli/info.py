@@ -1,7 +1,8 @@
-"""`pcfi info`: sizes, missing rates and hops of two files, and the memory and time that filling them takes."""
+"""`pcfi info`: sizes, missing rates and hops of two files, what explains their columns, and what filling them takes."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from math import isfinite
 from typing import TYPE_CHECKING
 
 import typer
@@ -12,7 +13,8 @@ from pcfi.cli.loading import Loaded, load
 from pcfi.cli.requirements import FileSizes, Requirements, read_sizes, requirements
 from pcfi.cli.session import Session, open_session
 from pcfi.errors import counted
-from pcfi.report.facts import GraphFacts, HopFacts
+from pcfi.estimation.result import ColumnReport
+from pcfi.report.facts import GraphFacts, HopFacts, finite
 from pcfi.system_memory import size_in_words
 
 if TYPE_CHECKING:
@@ -53,10 +55,12 @@ class Info:
     memory: dict[str, int]
     job: Requirements
     remarks: tuple[str, ...]
+    columns: tuple[ColumnReport, ...] = ()
+    n_judged: int = 0
 
 
 def info(files: o.FileOptions, maps: o.MapOptions, columns: o.ColumnOptions, running: o.RunOptions) -> None:
-    """Print sizes, missing rates and hops of two files, and the memory and time that filling them takes.
+    """Print sizes, missing rates and hops of two files, what explains their columns, and what filling them takes.
 
     Nothing is written.
     """
@@ -71,8 +75,10 @@ def info(files: o.FileOptions, maps: o.MapOptions, columns: o.ColumnOptions, run
             loaded = load(session, sources, *selection, directed=directed)
             with session.stage("look"):
                 summary = summarize(loaded)
+            with session.stage("judge columns"):
+                summary = judged(summary, loaded)
         if running.as_json:
-            typer.echo(json.dumps(asdict(summary)))
+            typer.echo(json.dumps(finite(asdict(summary))))
         if isinstance(summary, Info):
             _show(session, summary)
         else:
@@ -114,6 +120,16 @@ def summarize(loaded: Loaded) -> Info:
         job=job,
         remarks=(*_remarks(facts, channels), *_markers(problem, channels), *job.remarks()),
     )
+
+
+def judged(summary: Info, loaded: Loaded) -> Info:
+    """The summary, with what hidden known cells say about each column."""
+    from pcfi.cli.suitability import judge_columns
+    from pcfi.inputs.problem import read_problem
+
+    problem = read_problem(loaded.table, loaded.graph_like, directed=loaded.graph.directed)
+    columns, n_judged = judge_columns(problem)
+    return replace(summary, columns=tuple(columns), n_judged=n_judged)
 
 
 def _channel(problem: "Problem", column: "NodeColumn", place: int) -> ChannelSummary:
@@ -199,6 +215,7 @@ def _show(session: Session, summary: Info) -> None:
     _show_rows(session, rows | summary.job.rows())
     _show_channels(session, summary)
     _show_hops(session, summary)
+    _show_columns(session, summary)
     for remark in summary.remarks:
         session.answer(f"Note: {remark}")
 
@@ -235,6 +252,27 @@ def _show_hops(session: Session, summary: Info) -> None:
     most = max(one.n_cells for one in summary.hops)
     for name, n_cells in _few_hops(summary):
         table.add_row(name, f"{n_cells:,}", session.bar * max(1, round(30 * n_cells / most)) if n_cells else "")
+    session.answer(table)
+
+
+def _show_columns(session: Session, summary: Info) -> None:
+    """Errors on hidden known cells beside those of the mean, and what explains each column."""
+    from rich.table import Table
+    from rich.text import Text
+
+    reports = [one for one in summary.columns if one.n_missing]
+    if not reports:
+        return
+    part = "" if summary.n_judged == summary.graph.n_nodes else f", on {summary.n_judged:,} nodes"
+    title = f"Known cells that were hidden and estimated{part}; explained is 1 - error² / mean's"
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for name in ("column", "hidden", "error", "of the mean", "explained", "verdict"):
+        table.add_column(name, justify="left" if name in ("column", "verdict") else "right")
+    for one in reports[:MAX_CHANNELS_SHOWN]:
+        errors = (f"{error:.4g}" if isfinite(error) else "-" for error in (one.error, one.error_of_mean))
+        spread = f" +- {one.standard_error:.0%}" if isfinite(one.standard_error) else ""
+        explained = f"{one.r2:.0%}{spread}" if isfinite(one.r2) else "-"
+        table.add_row(Text(printable(one.name)), f"{one.n_hidden:,}", *errors, explained, Text(printable(one.verdict)))
     session.answer(table)
 
 

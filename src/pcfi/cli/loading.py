@@ -132,6 +132,15 @@ def load(
     return loaded
 
 
+def fill_loaded(session: Session, loaded: Loaded, parameters: dict[str, Any]) -> Any:
+    """Fill the table by the graph, by the best of several, or by the one that is made from it."""
+    from pcfi.integrations.geo import impute_best
+
+    with session.stage("impute"):
+        graphs = loaded.candidates or (loaded.graph_like,)
+        return impute_best(loaded.table, graphs, **parameters, progress=session.progress)
+
+
 def _load_rows(session: Session, path: str, node_columns: NodeColumns, rule: SimilarRows, *, rounds: bool) -> Loaded:
     with session.stage("read nodes"):
         nodes = node_files.read_nodes(path, node_columns)

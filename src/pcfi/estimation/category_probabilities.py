@@ -52,7 +52,7 @@ def fit_probabilities(
     for column, channels in category_channels(problem).items():
         parts = [_rows(part, one, scale, channels) for part, one in zip(hidden, estimates, strict=True)]
         values, truth = (np.concatenate([part[number] for part in parts]) for number in (0, 1))
-        calibrations[column] = _calibrate(values, truth)
+        calibrations[column] = calibrate(values, truth)
     return calibrations
 
 
@@ -69,7 +69,8 @@ def _rows(part: HiddenEstimates, estimate: FoldEstimate, scale: ChannelScale, ch
     return values, truth.argmax(axis=1)
 
 
-def _calibrate(values: Array, truth: Array) -> CategoryCalibration:
+def calibrate(values: Array, truth: Array) -> CategoryCalibration:
+    """The most likely calibration, from a row of estimates per cell and the number of its true category."""
     best: tuple[float, Any] = (np.inf, CategoryCalibration())
     for sharpness in SHARPNESS:
         for surprise in SURPRISE:

@@ -29,9 +29,11 @@ def report_columns(problem: Problem, model: ValueModel, errors: ColumnErrors) ->
     def total(part: Array) -> Array:
         return np.bincount(columns, weights=part, minlength=len(names))
 
-    sums = {name: total(getattr(errors, name)) for name in ("of_mean", "of_graph", "of_row", "of_model")}
+    sums = {
+        name: total(getattr(errors, name)) for name in ("of_mean", "of_graph", "of_row", "of_model", "squared_gains")
+    }
     n_hidden = total(errors.n_hidden)
-    explained = {name: _explained(part, sums["of_mean"]) for name, part in sums.items()}
+    explained = {name: _explained(part, sums["of_mean"]) for name, part in sums.items() if name != "squared_gains"}
     covered = total(errors.covered * errors.n_hidden) / np.maximum(n_hidden, 1)
     reports = []
     first_channels, widths = np.searchsorted(columns, np.arange(len(names))), np.bincount(columns)
@@ -51,6 +53,9 @@ def report_columns(problem: Problem, model: ValueModel, errors: ColumnErrors) ->
                 r2_columns=float(explained["of_row"][number]),
                 coverage=float(covered[number]) if n_hidden[number] else float("nan"),
                 verdict="",
+                standard_error=_standard_error(
+                    n_hidden[number], sums["of_mean"][number], sums["of_model"][number], sums["squared_gains"][number]
+                ),
             )
         )
     covariance, constant = _graph_covariance(model), problem.channels.constant.copy()
@@ -68,6 +73,14 @@ def report_columns(problem: Problem, model: ValueModel, errors: ColumnErrors) ->
 def _explained(errors: Array, of_mean: Array) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(of_mean > 0, 1 - errors / of_mean, np.nan)
+
+
+def _standard_error(n_hidden: float, of_mean: float, of_model: float, squared_gains: float) -> float:
+    """Standard error of 1 - of_model / of_mean, given the mean's own error."""
+    if n_hidden < 2 or not of_mean > 0:
+        return float("nan")
+    scatter = squared_gains - (of_mean - of_model) ** 2 / n_hidden
+    return float(np.sqrt(max(scatter, 0.0) * n_hidden / (n_hidden - 1)) / of_mean)
 
 
 def _root(total: float, n_hidden: float, unit: float) -> float:

@@ -26,7 +26,7 @@ class ColumnErrors:
     """Sums over the hidden cells of each channel: their number, and squared errors in units of `unit`.
 
     `of_mean`, `of_graph`, `of_row` and `of_model` are those of the mean, of the graph alone, of the other columns
-    alone, and of the model.
+    alone, and of the model; `squared_gains` are the squares of the differences between the first and the last.
     """
 
     n_hidden: Array
@@ -36,6 +36,7 @@ class ColumnErrors:
     of_row: Array
     of_model: Array
     covered: Array
+    squared_gains: Array
 
 
 def fit_errors(
@@ -189,9 +190,14 @@ def _column_errors(
     np.maximum.at(unit, channels, np.abs(truth))
     unit[unit == 0] = 1.0
 
-    def total(predicted: Array) -> Array:
-        return np.bincount(channels, weights=((truth - predicted) / unit[channels]) ** 2, minlength=n_channels)
+    def squares(predicted: Array) -> Array:
+        return np.asarray(((truth - predicted) / unit[channels]) ** 2)
 
+    def total(predicted: Array) -> Array:
+        return np.bincount(channels, weights=squares(predicted), minlength=n_channels)
+
+    filled = original("value", estimates)
+    gains = squares(mean) - squares(filled)
     n_scores = np.maximum(np.bincount(score_channels, minlength=n_channels), 1)
     return ColumnErrors(
         n_hidden=np.bincount(channels, minlength=n_channels),
@@ -199,6 +205,7 @@ def _column_errors(
         of_mean=total(mean),
         of_graph=total(original("value", of_graph)),
         of_row=total(original("from_row", estimates)),
-        of_model=total(original("value", estimates)),
+        of_model=total(filled),
         covered=np.bincount(score_channels, weights=covered, minlength=n_channels) / n_scores,
+        squared_gains=np.bincount(channels, weights=gains**2, minlength=n_channels),
     )

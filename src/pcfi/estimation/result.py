@@ -41,6 +41,9 @@ class ColumnReport:
         Part of the hidden cells that are within their 90 % intervals.
     verdict : str
         The same in words.
+    standard_error : float
+        Of `r2`, from the differences between the squared errors of the mean and of the estimates. NaN without at least
+        two hidden cells.
     """
 
     name: str
@@ -54,6 +57,7 @@ class ColumnReport:
     r2_columns: float
     coverage: float
     verdict: str
+    standard_error: float = float("nan")
 
 
 class ColumnReports(tuple[ColumnReport, ...]):

@@ -166,6 +166,36 @@ class Drawing:
             return _related_by_regression(own, problem.mask, conditional_precision(model.regression))
         return own if model.factors.rank == 0 else self._related_by_factors(own, rng)
 
+    def parameter_errors(self, rng: np.random.Generator) -> Array:
+        """What other coefficients of the columns, as likely as the fitted ones, would change in the missing cells.
+
+        The coefficients of column c on the others and a constant have the covariance noise_c (Z'Z)^-1, Z the rows
+        that know c: the draw of parameters of proper multiple imputation (Rubin, 1987).
+        """
+        regression, mask = self.model.cells.regression, self.cells.problem.mask
+        out = np.zeros(self.centres.shape)
+        if regression is None or not self.model.cells.weights.any():
+            return out
+        for channel, (root, others) in self._parameter_roots.items():
+            coefficients = root @ rng.standard_normal(len(root))
+            missing = ~mask[:, channel]
+            out[missing, channel] = coefficients[0] + self.centres[np.ix_(missing, others)] @ coefficients[1:]
+        return out
+
+    @cached_property
+    def _parameter_roots(self) -> dict[int, tuple[Array, Array]]:
+        """By channel with missing cells: a root of the covariance of its coefficients, and the other channels."""
+        mask, regression, scale = self.cells.problem.mask, self.model.cells.regression, self.model.scale
+        numbers = np.setdiff1d(np.flatnonzero(scale.active), np.arange(mask.shape[1])[self.cells.categorical])
+        roots = {}
+        for channel in numbers[~mask[:, numbers].all(axis=0)]:
+            others, known = numbers[numbers != channel], mask[:, channel]
+            rows = np.column_stack([np.ones(known.sum()), self.centres[np.ix_(known, others)]])
+            precision = rows.T @ rows + np.eye(rows.shape[1])  # a cell's worth of prior: columns may be collinear
+            noise = 0.0 if regression is None else float(regression.noise[channel])
+            roots[int(channel)] = (np.sqrt(noise) * np.linalg.inv(np.linalg.cholesky(precision)).T, others)
+        return roots
+
     def _related_by_factors(self, own: Array, rng: np.random.Generator) -> Array:
         """What the factors leave open given the known columns of a row is shared by its missing ones."""
         factors, mask = self.model.cells.factors, self.cells.problem.mask
@@ -182,7 +212,7 @@ class Drawing:
     def table(self, rng: np.random.Generator) -> Any:
         """One completed table."""
         cells, scale = self.cells, self.model.scale
-        drawn = scale.original(self.centres + self.deviations * self.errors(rng))
+        drawn = scale.original(self.centres + self.deviations * self.errors(rng) + self.parameter_errors(rng))
         drawn = np.clip(drawn, scale.least, scale.greatest)
         drawn = np.where(cells.problem.mask | (self.deviations == 0), cells.host_values, drawn)
         self._draw_categories(drawn, rng)

@@ -75,7 +75,12 @@ class Explainer:
             category=category,
             is_sum=False,
         )
-        return self._explained(base, row, channel)
+        explained = self._explained(base, row, channel)
+        calibrations = {} if cells.model is None else cells.model.categories
+        if not explained.is_sum or number not in calibrations:
+            return explained
+        probability = float(calibrations[number].probabilities(values[None])[0, chosen])
+        return _with(explained, value=probability, calibration=probability - base.value)
 
     def _explained(self, base: Explanation, row: int, channel: int) -> Explanation:
         cells, model = self.cells, self.cells.model
@@ -206,6 +211,13 @@ def _sorted(parts: list[Any], cells: CellInfo) -> KnownCells:
     order = np.argsort(-np.abs(contributions), kind="stable")
     order = order[np.abs(weights[order]) > NEGLIGIBLE * np.abs(weights).max(initial=0.0)]
     names = [cells.names.name(number) for number in range(int(columns[-1]) + 1)]
+    first = np.flatnonzero(np.diff(columns, prepend=-1))
+    categories = [
+        cells.names.categories[columns[channel]][channel - first[columns[channel]]]
+        if columns[channel] in cells.names.categories
+        else None
+        for channel in range(len(columns))
+    ]
     return KnownCells(
         nodes=[cells.names.node(node) for node in nodes[order]],
         columns=[names[columns[channel]] for channel in channels[order]],
@@ -213,6 +225,7 @@ def _sorted(parts: list[Any], cells: CellInfo) -> KnownCells:
         hops=hops[order],
         weights=weights[order],
         contributions=contributions[order],
+        categories=[categories[channel] for channel in channels[order]],
     )
 
 

@@ -28,6 +28,8 @@ class KnownCells:
         By how much the filled value grows if the known value grows by 1, on the scale of the model.
     contributions : ndarray
         What the cell adds to the mean of the column, on the scale of the model.
+    categories : list of str or None
+        Category that the value, 1 or 0, is about; None for numbers.
     """
 
     nodes: list[Any] = field(default_factory=list)
@@ -36,23 +38,33 @@ class KnownCells:
     hops: Array = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     weights: Array = field(default_factory=lambda: np.empty(0))
     contributions: Array = field(default_factory=lambda: np.empty(0))
+    categories: list[str | None] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.nodes)
+
+    def words(self, place: int, name: str) -> str:
+        """A known cell in words, such as `'ann', 3.5`, `'ann' is red` or `income = 3.5`."""
+        category = self.categories[place]
+        if category is not None:
+            return f"{name} is {'' if self.values[place] > 0.5 else 'not '}{category}"
+        return f"{name}{', ' if name != self.columns[place] else ' = '}{number(self.values[place])}"
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Explanation:
     """Where the value of a cell comes from.
 
-    `mean + constant + known.contributions.sum() + bounds + rest` is the value, or its logarithm if `logarithmic`.
+    `mean + constant + known.contributions.sum() + bounds + calibration + rest` is the value, or its logarithm if
+    `logarithmic`.
 
     Attributes
     ----------
     node, column : as the caller names them
     category : str or None
-        Of a column of categories: the one that was filled; its share is what is explained.
+        Of a column of categories: the one that was filled; its probability is what is explained.
     value : float
+        The filled value; of a column of categories the probability of the category.
     note : str
         Why there is nothing to add up, or what to mind; empty if there is nothing to say.
     logarithmic : bool
@@ -65,6 +77,8 @@ class Explanation:
         What the model adds whatever the values are.
     bounds : float
         What was cut off so that the value is possible.
+    calibration : float
+        What turns the estimate of a category into its probability, as learned from hidden cells.
     rest : float
         Difference between the value and the sum: how far the solver was from the steady state, and rounding.
     known : KnownCells
@@ -82,6 +96,7 @@ class Explanation:
     weight_of_mean: float = 1.0
     constant: float = 0.0
     bounds: float = 0.0
+    calibration: float = 0.0
     rest: float = 0.0
     known: KnownCells = field(default_factory=KnownCells)
     paths: list[list[Any]] = field(default_factory=list)
@@ -107,8 +122,8 @@ class Explanation:
         )
         others += [
             (name, None, part)
-            for name, part in (("constant", self.constant), ("bounds", self.bounds), ("rest", self.rest))
-            if part
+            for name in ("constant", "bounds", "calibration", "rest")
+            if (part := getattr(self, name))
         ]
         return rows + [
             {"node": None, "column": name, "value": None, "hops": None, "weight": weight, "contribution": part}
@@ -126,7 +141,7 @@ class Explanation:
     def title(self) -> str:
         """The cell and its value."""
         if self.category is not None:
-            return f"{self.column} of {self.node!r}: {self.category}, with a share of {number(self.value)}"
+            return f"{self.column} of {self.node!r}: {self.category}, with a probability of {share(self.value)}"
         return f"{self.column} of {self.node!r}: {number(self.value)}"
 
     def lines(self) -> list[tuple[str, str]]:
@@ -135,11 +150,21 @@ class Explanation:
             return []
         own = np.array([column == self.column for column in self.known.columns], dtype=np.bool_)
         own &= self.known.hops > 0
+        own &= np.array([category == self.category for category in self.known.categories], dtype=np.bool_)
         lines = self._sources(own)
-        lines.append((share(self.weight_of_mean), f"the mean of the column, {number(self.unscaled(self.mean))}"))
+        mean = share(self.unscaled(self.mean)) if self.category is not None else number(self.unscaled(self.mean))
+        name = "the share of the category in the column" if self.category is not None else "the mean of the column"
+        name = "the geometric mean of the column" if self.logarithmic else name
+        lines.append((share(self.weight_of_mean), f"{name}, {mean}") if lines else (mean, f"{name}, to start from"))
         lines += self._other_columns(~own)
-        words = {"constant": "whatever the values are", "bounds": "cut off, so that the value is possible"}
-        words["rest"] = "not settled by the solver"
+        words = {
+            "constant": "because the mean of skewed values lies above their median"
+            if self.logarithmic
+            else "whatever the values are",
+            "bounds": "cut off, so that the value is possible",
+            "calibration": "to make it a probability, as hidden cells of the column say",
+            "rest": "not settled by the solver",
+        }
         least = 1e-6 * (abs(self.value) + abs(self.mean))
         return lines + [
             (self.signed(part), text) for name, text in words.items() if abs(part := getattr(self, name)) > least
@@ -150,7 +175,7 @@ class Explanation:
         order = order[np.argsort(-np.abs(self.known.weights[order]), kind="stable")]
         known, lines = self.known, []
         for one in order[:MAX_SHOWN]:
-            text = f"{known.nodes[one]!r}, {number(known.values[one])}, {counted(int(known.hops[one]), 'hop')}"
+            text = f"{known.words(one, repr(known.nodes[one]))}, {counted(int(known.hops[one]), 'hop')}"
             lines.append((share(known.weights[one]), text))
         rest = order[MAX_SHOWN:]
         if len(rest):
@@ -159,13 +184,12 @@ class Explanation:
 
     def _other_columns(self, others: Array) -> list[tuple[str, str]]:
         known, lines = self.known, []
-        in_row = np.flatnonzero(others & (known.hops == 0))
-        for one in in_row[:MAX_SHOWN]:
-            text = f"from {known.columns[one]} = {number(known.values[one])} of the same node"
-            lines.append((self.signed(known.contributions[one]), text))
+        in_row = self._by_column(np.flatnonzero(others & (known.hops == 0)))
+        for one, part in in_row[:MAX_SHOWN]:
+            lines.append((self.signed(part), f"as {known.words(one, known.columns[one])} at the same node"))
         if len(in_row) > MAX_SHOWN:
             text = f"from {counted(len(in_row) - MAX_SHOWN, 'other column')} of the same node"
-            lines.append((self.signed(known.contributions[in_row[MAX_SHOWN:]].sum()), text))
+            lines.append((self.signed(sum(part for _, part in in_row[MAX_SHOWN:])), text))
         elsewhere = np.flatnonzero(others & (known.hops > 0))
         if len(elsewhere):
             names = sorted({known.columns[one] for one in elsewhere})
@@ -173,9 +197,23 @@ class Explanation:
             lines.append((self.signed(known.contributions[elsewhere].sum()), f"from {columns} of other nodes"))
         return lines
 
+    def _by_column(self, places: Array) -> list[tuple[int, float]]:
+        """One known cell per column, with the contributions of all its channels, the largest first."""
+        known = self.known
+        shown: dict[str, int] = {}
+        total: dict[str, float] = {}
+        for one in places.tolist():
+            name = known.columns[one]
+            total[name] = total.get(name, 0.0) + float(known.contributions[one])
+            if name not in shown or known.values[one] > known.values[shown[name]]:  # the category that the node has
+                shown[name] = one
+        return [(shown[name], total[name]) for name in sorted(total, key=lambda name: -abs(total[name]))]
+
     def signed(self, part: float) -> str:
-        """A contribution: a number with its sign, or a factor if the column is modelled by its logarithm."""
-        return f"x {np.exp(part):.4g}" if self.logarithmic else f"{part:+,.4g}"
+        """A contribution: a number with its sign, points of a probability, or a factor if logarithms are modelled."""
+        if self.category is not None:
+            return f"{100 * part:+.2g} %"
+        return f"times {np.exp(part):.4g}" if self.logarithmic else f"{part:+,.4g}"
 
     def unscaled(self, value: float) -> float:
         """A value on the scale of the model in the column's unit."""
@@ -184,8 +222,11 @@ class Explanation:
     @property
     def remarks(self) -> list[str]:
         """Sentences below the list."""
-        log = "modelled by its logarithm: weights are those of logarithms, and other parts are factors"
-        return ([self.note] if self.note else []) + ([f"The column is {log}."] if self.logarithmic else [])
+        log = (
+            "The logarithm of the column is modelled: the value is the geometric mean of the lines in per cent, "
+            "weighted by them, times the factors."
+        )
+        return ([self.note] if self.note else []) + ([log] if self.logarithmic and self.is_sum else [])
 
     def __repr__(self) -> str:
         lines = self.lines()

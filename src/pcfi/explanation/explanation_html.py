@@ -1,6 +1,8 @@
 """An explanation as HTML: the list, and a picture of the ways from the filled cell to the known ones."""
 
+from collections.abc import Iterable, Sequence
 from html import escape
+from typing import Any
 
 from pcfi.explanation.explanation import Explanation
 
@@ -18,18 +20,19 @@ def explanation_html(explanation: Explanation) -> str:
     )
     table = f"<table><tbody>{rows}</tbody></table>" if rows else ""
     remarks = "".join(f"<p>{escape(remark)}</p>" for remark in explanation.remarks)
-    return f"<div><p><strong>{escape(explanation.title)}</strong></p>{table}{_picture(explanation)}{remarks}</div>"
+    picture = ways_picture(str(explanation.node), explanation.paths)
+    return f"<div><p><strong>{escape(explanation.title)}</strong></p>{table}{picture}{remarks}</div>"
 
 
-def _picture(explanation: Explanation) -> str:
-    """One line per way: the filled cell, the missing cells between, and the known cell at its end."""
-    paths = [_shortened([str(node) for node in path]) for path in explanation.paths]
+def ways_picture(node: str, ways: Iterable[Sequence[Any]]) -> str:
+    """One line per way as SVG: the filled cell, the missing cells between, and the known cell at its end."""
+    paths = [_shortened([str(step) for step in way]) for way in ways]
     if not paths:
         return ""
     width = 2 * MARGIN + STEP * (max(map(len, paths)) - 1) + 8 * MAX_LABEL
     height = ROW * len(paths) + MARGIN
     lines = "".join(_way(path, MARGIN + ROW * place) for place, path in enumerate(paths))
-    label = escape(f"Ways from {explanation.node} to the known cells that matter most")
+    label = escape(f"Ways from {node} to the known cells that matter most")
     return (
         f'<svg role="img" aria-label="{label}" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
         f'style="max-width:100%;height:auto" font-family="sans-serif" font-size="12">{lines}</svg>'

@@ -1,9 +1,11 @@
 """Known cells that the model, leaving them out, would not have expected: probably errors in the data, ranked.
 
 Known cells are hidden in `N_FOLDS` parts and estimated by the fitted model; a cell's surprise is its distance from the
-estimate in units of the absolute error to expect of it. A wrong value also misleads the estimates of the cells around
-it, and the model that is fitted to it. So this is done twice: cells that surprise at first are hidden, the model is
-fitted again without them, and all cells are compared with what the others, without these, let expect.
+estimate in units of the absolute error to expect of it. A cell of a column with two values has the distance that a
+normal error of the same probability has: the rarer value is no error for being rare. A wrong value also misleads the
+estimates of the cells around it, and the model that is fitted to it. So this is done twice: cells that surprise at
+first are hidden, the model is fitted again without them, and all cells are compared with what the others, without
+these, let expect.
 """
 
 from dataclasses import dataclass, replace
@@ -16,6 +18,7 @@ from pcfi.backends import backend_for
 from pcfi.cell_info import CellInfo
 from pcfi.errors import FeatureError, ParameterError
 from pcfi.estimation import resolve
+from pcfi.estimation.category_probabilities import calibrate
 from pcfi.estimation.value_model import ValueModel
 from pcfi.explanation.explanation import number
 from pcfi.inputs.cell_names import CellNames
@@ -151,7 +154,30 @@ def hidden_residuals(
         distance = _standardized(model, problem.values) - _standardized(model, filled.values)
         expected[chosen] = filled.values[chosen]
         residuals[chosen] = distance[chosen] / np.maximum(errors[chosen], 1e-12)
+    for channel in np.flatnonzero(two_valued(problem)):
+        residuals[:, channel] = _two_valued_residuals(problem, int(channel), expected[:, channel])
     return expected, residuals
+
+
+def two_valued(problem: Problem) -> Array:
+    """Channels whose known values are two different ones."""
+    known, channels = problem.mask, problem.channels
+    ends = (problem.values == channels.low) | (problem.values == channels.high)
+    return np.asarray((ends | ~known).all(axis=0) & ~channels.constant)
+
+
+def _two_valued_residuals(problem: Problem, channel: int, expected: Array) -> Array:
+    """Residuals of a normal error that is as improbable as the value, calibrated; NaN where nothing is expected."""
+    from scipy.special import ndtri
+
+    low, high = float(problem.channels.low[channel]), float(problem.channels.high[channel])
+    residuals, known = np.full(len(expected), np.nan), np.isfinite(expected)
+    of_high = (expected[known] - low) / (high - low)
+    is_high = problem.values[known, channel] == high
+    estimates, truth = np.stack([1 - of_high, of_high], axis=1), is_high.astype(np.int64)
+    probability = calibrate(estimates, truth).probabilities(estimates)[np.arange(len(truth)), truth]
+    residuals[known] = -ndtri(probability / 2) * np.sqrt(np.pi / 2) * np.where(is_high, 1.0, -1.0)
+    return residuals
 
 
 def _standardized(model: ValueModel, values: Array) -> Array:

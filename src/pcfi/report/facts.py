@@ -157,6 +157,42 @@ class MapFacts:
 
 
 @dataclass(frozen=True)
+class ExplainedCell:
+    """Where the value of a filled cell comes from, and why this cell is shown.
+
+    `lines` are how much and of what; `paths` lead from the node to the known nodes that matter most.
+    """
+
+    reason: str
+    node: str
+    title: str
+    lines: tuple[tuple[str, str], ...]
+    remarks: tuple[str, ...]
+    paths: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class SurprisingCell:
+    """A known cell, what the others let expect, and the distance in units of the error to expect."""
+
+    node: str
+    column: str
+    value: float
+    expected: float
+    surprise: float
+
+
+@dataclass(frozen=True)
+class SuggestedNode:
+    """A node to measure, and what that takes off the expected squared error, as shares of it."""
+
+    node: str
+    own: float
+    others: float
+    total: float
+
+
+@dataclass(frozen=True)
 class Facts:
     """The content of a report; the names of the fields are the keys of the facts file."""
 
@@ -178,6 +214,9 @@ class Facts:
     map: MapFacts | None = None
     evaluation: EvaluationFacts | None = None
     columns: tuple[ColumnReport, ...] = ()
+    explained: tuple[ExplainedCell, ...] = ()
+    surprises: tuple[SurprisingCell, ...] = ()
+    suggestions: tuple[SuggestedNode, ...] = ()
     layout: int = LAYOUT
 
     @property

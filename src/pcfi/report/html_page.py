@@ -1,5 +1,6 @@
 """Facts -> one self-contained HTML page, which needs no other files and no network."""
 
+from pcfi.explanation.explanation_html import ways_picture
 from pcfi.optional import load
 from pcfi.report.column_table import column_table
 from pcfi.report.facts import Facts
@@ -21,6 +22,7 @@ def render_page(facts: Facts) -> str:
             sentences=summarize(facts),
             columns=column_table(facts),
             charts=make_charts(facts),
+            pictures=[ways_picture(cell.node, cell.paths) for cell in facts.explained],
             library=vega_script(),
         )
     )

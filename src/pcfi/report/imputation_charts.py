@@ -6,6 +6,7 @@ from typing import Any
 from pcfi.errors import counted
 from pcfi.report.evaluation_charts import coverage, errors, errors_by_hops, expected_errors
 from pcfi.report.facts import ChannelFacts, DrawnNode, Facts
+from pcfi.report.insight_charts import explained_columns, suggestions, surprises
 from pcfi.report.map_chart import draw_map
 from pcfi.report.vega_lite import PERCENT_SCALE, Chart, encode, mark, percent, specification, tooltip
 
@@ -19,6 +20,7 @@ def make_charts(facts: Facts) -> list[Chart]:
     """All charts that the facts allow, in the order of the page: quality first, then details."""
     charts = (
         draw_map(facts),
+        explained_columns(facts),
         errors(facts),
         errors_by_hops(facts),
         expected_errors(facts),
@@ -27,6 +29,8 @@ def make_charts(facts: Facts) -> list[Chart]:
         _confidence(facts),
         _distributions(facts),
         _graph(facts),
+        surprises(facts),
+        suggestions(facts),
         _missing(facts),
     )
     return [chart for chart in charts if chart is not None]

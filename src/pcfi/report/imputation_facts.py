@@ -13,6 +13,7 @@ from pcfi._typing import Array
 from pcfi.inputs.graphs import Graph
 from pcfi.report.facts import ChannelFacts, Convergence, EvaluationFacts, Facts, GraphFacts, Histogram, HopFacts
 from pcfi.report.graph_drawing import lay_out_graph
+from pcfi.report.insight_facts import suggested_nodes, surprising_cells, telling_cells
 from pcfi.result import Imputation
 from pcfi.stages.hops import Hops
 
@@ -91,6 +92,9 @@ def collect_facts(filling: FilledChannels, result: Imputation, graph: Graph, det
         picture=lay_out_graph(graph, _confidence_of_nodes(result, len(missing)), filling.node_name),
         evaluation=details.evaluation,
         columns=tuple(result.columns),
+        explained=telling_cells(result),
+        surprises=surprising_cells(result),
+        suggestions=suggested_nodes(result),
     )
 
 

@@ -1,0 +1,74 @@
+"""An imputation -> what a reader asks next: why these values, which known ones look wrong, what to measure."""
+
+import numpy as np
+
+from pcfi.errors import PcfiError
+from pcfi.explanation.suggestion import suggest
+from pcfi.report.facts import ExplainedCell, SuggestedNode, SurprisingCell
+from pcfi.result import Imputation
+
+MAX_SURPRISES, MAX_SUGGESTIONS = 20, 20
+MAX_CELLS = 500_000  # known cells of a larger table are not compared: that would take several times as long as filling
+MAX_NODES = 20_000  # nodes of a larger graph are not compared
+MIN_SURPRISE = 3.0  # times the error to expect: what is shown as a contradiction
+
+
+def telling_cells(result: Imputation) -> tuple[ExplainedCell, ...]:
+    """Explanations of the least certain, the farthest and the most unusual filled cell."""
+    cells, model, errors = result.cells, result.cells.model, result.cells.standardized_errors
+    if cells.hops is None or model is None or errors is None or not np.isfinite(errors).all():
+        return ()
+    codes = cells.host_hops.codes[:, cells.host_hops.patterns]
+    filled = cells.host_hops.is_filled(codes) & model.scale.active
+    filled[:, cells.categorical] = False
+    if not filled.any():
+        return ()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values = np.where(model.scale.logarithmic, np.log(cells.host_values), cells.host_values)
+        unusual = np.abs(np.nan_to_num(model.scale.standardized(values), posinf=0.0, neginf=0.0))
+    scores = {
+        "least certain": errors,
+        "farthest from known values": codes + errors / (1 + errors.max()),
+        "farthest from the mean of its column": unusual,
+    }
+    chosen: dict[tuple[int, int], str] = {}
+    for reason, score in scores.items():
+        place = np.unravel_index(int(np.argmax(np.where(filled, score, -np.inf))), filled.shape)
+        cell = (int(place[0]), int(cells.columns[place[1]]))
+        chosen[cell] = f"{chosen[cell]}, {reason}" if cell in chosen else reason
+    return tuple(_explained(result, row, column, reason) for (row, column), reason in chosen.items())
+
+
+def _explained(result: Imputation, row: int, column: int, reason: str) -> ExplainedCell:
+    names = result.cells.names
+    explanation = result.explain(names.node(row), names.columns[column] if names.columns else column)
+    return ExplainedCell(
+        reason=reason,
+        node=str(explanation.node),
+        title=explanation.title,
+        lines=tuple(explanation.lines()),
+        remarks=tuple(explanation.remarks),
+        paths=tuple(tuple(map(str, path)) for path in explanation.paths),
+    )
+
+
+def surprising_cells(result: Imputation) -> tuple[SurprisingCell, ...]:
+    """Known cells that contradict the others; none if the table is large or nothing can be said."""
+    if result.cells.model is None or result.cells.hops is None or result.cells.host_values.size > MAX_CELLS:
+        return ()
+    try:
+        rows = result.surprise.to_rows(MAX_SURPRISES)
+    except PcfiError:
+        return ()
+    return tuple(SurprisingCell(**row | {"node": str(row["node"])}) for row in rows if row["surprise"] >= MIN_SURPRISE)
+
+
+def suggested_nodes(result: Imputation) -> tuple[SuggestedNode, ...]:
+    """Nodes to measure next; none if the graph is large or nothing can be said."""
+    if not result.n_missing or result.cells.graph.n_nodes > MAX_NODES:
+        return ()
+    try:
+        rows = suggest(result, MAX_SUGGESTIONS).to_rows()
+    except PcfiError:
+        return ()
+    return tuple(SuggestedNode(**row | {"node": str(row["node"])}) for row in rows)
