@@ -94,6 +94,7 @@ format: $(READY)
 
 pages: $(READY)
 	$(BIN)/python docs/pictures.py
+	$(BIN)/python docs/value_pictures.py
 	$(BIN)/python docs/reproduce.py
 	$(BIN)/python docs/marker_genes.py
 	$(BIN)/python docs/maps.py

@@ -58,8 +58,7 @@ def make_system(n_nodes: int, n_edges: int) -> System:
     guess, scratch, diagonal, inverse = (blocks.aligned_block(n_nodes, np.float32) for _ in range(4))
     guess[:], diagonal[:] = cells.solution, cells.free
     count = np.zeros((2, 1), np.int64)
-    initial_guess.fill_initial_guess(graph, rows, cells.free, scratch, guess, alone(), count)
-    initial_guess.scale_rows(rows, cells.free, cells.scales, guess)
+    initial_guess.fill_initial_guess(graph, rows.copy(), cells.free, scratch, cells.scales, guess, alone(), count)
     blocks.confidence_diagonal(graph, rows, cells.scales, cells.free, diagonal)
     inverse[:] = diagonal
     steps.invert_diagonal(rows, diagonal, SELF_WEIGHT, inverse)
@@ -212,7 +211,8 @@ def solve_candidates(system: System, results: dict[str, np.ndarray]) -> dict[str
         *(blocks.aligned_block(len(system.guess), np.float32) for _ in range(4)), system.diagonal, system.scales
     )
     reductions = conjugate_gradients.make_partial_reductions(len(system.rows), np.float32)
-    rule = conjugate_gradients.StoppingRule(RTOL, MAX_STEPS)
+    rule = conjugate_gradients.make_stopping_rule(RTOL, MAX_STEPS, np.float32)
+    pieces = 0, len(reductions.norms)
 
     def timed(name: str, run: Callable[[np.ndarray, np.ndarray], None]) -> Callable[[], None]:
         def call() -> None:
@@ -225,9 +225,12 @@ def solve_candidates(system: System, results: dict[str, np.ndarray]) -> dict[str
         return call
 
     def vector(graph: Any) -> Callable[[np.ndarray, np.ndarray], None]:
-        return lambda taken, largest: conjugate_gradients.solve_steady_state(
-            graph, system.rows, work, reductions, rule, alone(), taken, largest
-        )
+        def run(taken: np.ndarray, largest: np.ndarray) -> None:
+            state = conjugate_gradients.make_lane_state(LANES, np.float32)
+            conjugate_gradients.solve_steady_state(graph, system.rows, work, reductions, rule, alone(), pieces, state)
+            taken[:], largest[0] = state.steps, state.max_residual
+
+        return run
 
     def loops(kernel: Callable[..., None]) -> Callable[[np.ndarray, np.ndarray], None]:
         return lambda taken, largest: kernel(system.graph, system.rows, work, RTOL, MAX_STEPS, taken, largest[0])

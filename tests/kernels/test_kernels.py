@@ -14,10 +14,10 @@ from pcfi._kernels.blocks import CsrGraph, LargeCsrGraph, aligned_block, lane_co
 from pcfi._kernels.channel_stats import ChannelStats, add_channel_stats, copy_known
 from pcfi._kernels.hop_relaxation import mark_sources, read_hops, relax
 from pcfi._kernels.hop_search import Sources, search
-from pcfi._kernels.leaf_elimination import find_leaves, remove_leaves, restore_leaves
+from pcfi._kernels.leaf_elimination import eliminate_leaves, restore_leaves
 from pcfi._kernels.neighbor_mean import neighbour_means
 from pcfi._kernels.sweeps import order_by_hops
-from pcfi._kernels.thread_team import ThreadTeam, thread_range_by_edges
+from pcfi._kernels.thread_team import ThreadTeam
 from pcfi._kernels.threads import run_tasks, thread_count
 from pcfi._kernels.vectors import absolute, count_nan, load, maximum, splat, store, where_not_nan, where_positive
 from pcfi.inputs.graphs import prepare_graph
@@ -120,7 +120,7 @@ def test_threads_of_a_team_get_all_rows_and_about_equal_edges(problem, group_siz
     rows = np.flatnonzero(~problem.known[:, 0]).astype(np.int32)
     shared = np.zeros(1, np.int64)
     team = [ThreadTeam(rank, size, shared, shared, shared) for rank in range(size)]
-    parts = [thread_range_by_edges(indptr, rows, group_size, member) for member in team]
+    parts = [member.share(indptr, rows, group_size) for member in team]
     groups = -(-len(rows) // group_size)
     assert [0, *(last for _, last in parts)] == [*(first for first, _ in parts), groups]
     cost = (np.diff(indptr) + 4)[rows]
@@ -267,13 +267,14 @@ def test_leaf_elimination_leaves_the_nodes_between_sources(seed, n_nodes):
     sources = rng.choice(n_nodes, size=2, replace=False)
     free[sources, rng.integers(8)] = 0  # known in one lane is enough to stay
     leaves, parents = np.empty((2, n_nodes), dtype=np.int32)
-    count = find_leaves(csr_graph, free, 8, leaves, parents)
+    scales[:], block[:] = 1, 0
+    rows = np.arange(n_nodes, dtype=np.int32)
+    remaining = np.empty(n_nodes, dtype=np.int32)
+    count = eliminate_leaves(csr_graph, free, 8, remaining, leaves, parents, rows, scales)
     between = nodes_between(tree, n_nodes, *sources)
     assert set(leaves[:count].tolist()) == set(range(n_nodes)) - between
-    scales[:], block[:] = 1, 0
     block[list(between)] = rng.normal(size=(len(between), 1))
-    rows = np.arange(n_nodes, dtype=np.int32)
-    assert set(rows[: remove_leaves(leaves[:count], rows, scales)].tolist()) == between
+    assert rows[: n_nodes - count].tolist() == sorted(between)
     assert (scales[leaves[:count]] == 0).all()
     restore_leaves(leaves[:count], parents[:count], block, scales)
     for leaf, parent in zip(leaves[:count], parents[:count], strict=True):

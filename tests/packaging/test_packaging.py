@@ -96,6 +96,21 @@ def test_the_citation_has_the_version():
     assert citation["repository-code"] == PROJECT["project"]["urls"]["Source"]
 
 
+def test_every_address_of_the_project_is_one_of_its_urls():
+    """The addresses are placeholders until they are registered: they are replaced together (docs/releasing.md)."""
+    urls = PROJECT["project"]["urls"]
+    owner = urls["Source"].removeprefix("https://github.com/")
+    host = urls["Documentation"].removeprefix("https://")
+    files = [*ROOT.glob("*.*"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "conda").iterdir(), *ROOT.glob("src/**/*.py")]
+    for path in files:
+        if path.is_file() and path.suffix in {".md", ".toml", ".cff", ".yaml", ".yml", ".py"}:
+            text = path.read_text(encoding="utf-8")
+            owners = re.findall(r"(?:github\.com|githubusercontent\.com)/([\w-]*pcfi[\w-]*/pcfi)", text)
+            hosts = re.findall(r"[\w-]*pcfi[\w-]*\.readthedocs\.io", text)
+            assert set(owners) <= {owner}, path
+            assert set(hosts) <= {host}, path
+
+
 def test_lazy_names_are_visible_to_type_checkers():
     tree = ast.parse(Path(pcfi.__file__).read_text())
     (block,) = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]

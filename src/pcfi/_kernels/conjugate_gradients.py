@@ -16,7 +16,7 @@ import numpy as np
 
 from pcfi._kernels.blocks import aligned_block, neighbour_sum
 from pcfi._kernels.compiling import compiled, inner
-from pcfi._kernels.thread_team import barrier, thread_range, thread_range_by_edges
+from pcfi._kernels.thread_team import barrier
 from pcfi._kernels.vectors import absolute, load, maximum, splat, store, where_positive
 from pcfi._typing import Array
 
@@ -44,10 +44,38 @@ class PartialReductions(NamedTuple):
 
 
 class StoppingRule(NamedTuple):
-    """A lane stops when its maximum residual is at most `rtol`, or after `max_steps` steps."""
+    """A lane stops when its maximum residual is at most `rtol`, or after `max_steps` steps.
+
+    It also stops when its norm has fallen by the factor `rounding`, below which it holds rounding errors only.
+    """
 
     rtol: float
     max_steps: int
+    rounding: float
+
+
+class LaneState(NamedTuple):
+    """Numbers of each lane, which belong to the calling thread; all start as 0.
+
+    `vectors` holds what is multiplied with rows of blocks, in their dtype: see MAX_RESIDUAL and the following.
+    """
+
+    steps: Array
+    active: Array
+    norm: Array
+    previous_norm: Array
+    smallest_norm: Array
+    curvature: Array
+    previous_residual: Array
+    vectors: Array
+
+    @property
+    def max_residual(self) -> Array:
+        """Largest |x - Px| of each lane."""
+        return np.asarray(self.vectors[MAX_RESIDUAL])
+
+
+MAX_RESIDUAL, STEP_SIZE, RATIO = range(3)  # rows of `LaneState.vectors`
 
 
 def make_partial_reductions(n_rows: int, dtype: Any) -> PartialReductions:
@@ -56,165 +84,155 @@ def make_partial_reductions(n_rows: int, dtype: Any) -> PartialReductions:
     return PartialReductions(*(aligned_block(n_pieces, dtype) for _ in PartialReductions._fields))
 
 
+def make_stopping_rule(rtol: float, max_steps: int, dtype: Any) -> StoppingRule:
+    """Return the rule for blocks of `dtype`."""
+    return StoppingRule(float(rtol), int(max_steps), 16 * float(np.finfo(dtype).eps) ** 2)
+
+
+def make_lane_state(lanes: int, dtype: Any) -> LaneState:
+    """Allocate the state of all lanes."""
+    norm, previous_norm, smallest_norm, curvature, previous_residual = np.zeros((5, lanes))
+    return LaneState(
+        steps=np.zeros(lanes, np.int64),
+        active=np.zeros(lanes, np.bool_),
+        norm=norm,
+        previous_norm=previous_norm,
+        smallest_norm=smallest_norm,
+        curvature=curvature,
+        previous_residual=previous_residual,
+        vectors=np.zeros((3, lanes), dtype),
+    )
+
+
 @inner
 def _sum_pieces(pieces, out):
     for lane in range(len(out)):
         out[lane] = 0
-    for piece in range(len(pieces)):
+    for piece in range(pieces.shape[0]):
         for lane in range(len(out)):
             out[lane] += pieces[piece, lane]
 
 
 @inner
-def _max_of_pieces(pieces, out):
+def _max_of_pieces(pieces, vectors):
     largest = splat(pieces, 0.0)
-    for piece in range(len(pieces)):
+    for piece in range(pieces.shape[0]):
         largest = maximum(largest, load(pieces, piece))
-    store(out, 0, largest)
+    store(vectors, MAX_RESIDUAL, largest)
 
 
 @inner
-def _compute_residual(graph, rows, work, reductions, team, max_residual):
-    """Compute the residual from the solution, and the maximum residual of each lane."""
+def _compute_residual(graph, rows, work, pieces, max_residuals):
+    """Compute the residual from the solution, and the maximum residual of each piece."""
     zero, one = splat(work.solution, 0.0), splat(work.solution, 1.0)
-    barrier(team)
-    first, last = thread_range_by_edges(graph.indptr, rows, PIECE_ROWS, team)
-    for piece in range(first, last):
+    for piece in range(pieces[0], pieces[1]):
         largest = zero
-        for node in rows[piece * PIECE_ROWS : (piece + 1) * PIECE_ROWS]:
+        for k in range(piece * PIECE_ROWS, min((piece + 1) * PIECE_ROWS, len(rows))):
+            node = rows[k]
             weight = load(work.diagonal, node)
             safe = where_positive(weight, weight, one)
             change = neighbour_sum(graph, work.solution, node) / safe - load(work.solution, node)
             residual = where_positive(weight, change, zero)
             store(work.residual, node, residual)
             largest = maximum(largest, absolute(residual) / where_positive(weight, load(work.scales, node), one))
-        store(reductions.max_residuals, piece, largest)
-    barrier(team)
-    _max_of_pieces(reductions.max_residuals, max_residual)
+        store(max_residuals, piece, largest)
 
 
 @inner
-def _precondition(graph, rows, work, reductions, team, norms):
-    """Set `image` to (I + P) residual at the free cells, and `norms` to its product with the residual."""
+def _multiply(graph, rows, work, source, sign, pieces, sums):
+    """Set `image` to (I + sign P) source at the free cells, and `sums` to its product with the source."""
     zero, one = splat(work.solution, 0.0), splat(work.solution, 1.0)
-    first, last = thread_range_by_edges(graph.indptr, rows, PIECE_ROWS, team)
-    for piece in range(first, last):
+    signs = splat(work.solution, sign)
+    for piece in range(pieces[0], pieces[1]):
         total = zero
-        for node in rows[piece * PIECE_ROWS : (piece + 1) * PIECE_ROWS]:
+        for k in range(piece * PIECE_ROWS, min((piece + 1) * PIECE_ROWS, len(rows))):
+            node = rows[k]
             weight = load(work.diagonal, node)
-            residual = load(work.residual, node)
-            mean = neighbour_sum(graph, work.residual, node) / where_positive(weight, weight, one)
-            image = where_positive(weight, residual + mean, zero)
+            own = load(source, node)
+            mean = neighbour_sum(graph, source, node) / where_positive(weight, weight, one)
+            image = where_positive(weight, own + signs * mean, zero)
             store(work.image, node, image)
-            total = total + weight * residual * image
-        store(reductions.norms, piece, total)
-    barrier(team)
-    _sum_pieces(reductions.norms, norms)
+            total = total + weight * own * image
+        store(sums, piece, total)
 
 
 @inner
-def _update_direction(rows, work, ratios, team):
+def _update_direction(rows, work, vectors, pieces):
     """Set the direction to image + ratio * direction."""
-    ratio = load(ratios, 0)
-    first, last = thread_range(len(rows), team)
-    for node in rows[first:last]:
+    ratio = load(vectors, RATIO)
+    for k in range(pieces[0] * PIECE_ROWS, min(pieces[1] * PIECE_ROWS, len(rows))):
+        node = rows[k]
         store(work.direction, node, load(work.image, node) + ratio * load(work.direction, node))
-    barrier(team)
 
 
 @inner
-def _apply_operator(graph, rows, work, reductions, team, curvature):
-    """Set `image` to (I - P) direction at the free cells, and `curvature` to its product with the direction."""
+def _update_solution(rows, work, vectors, pieces, max_residuals):
+    """Move the solution by the step size along the direction, update the residual and the maxima of its pieces."""
     zero, one = splat(work.solution, 0.0), splat(work.solution, 1.0)
-    first, last = thread_range_by_edges(graph.indptr, rows, PIECE_ROWS, team)
-    for piece in range(first, last):
-        total = zero
-        for node in rows[piece * PIECE_ROWS : (piece + 1) * PIECE_ROWS]:
-            weight = load(work.diagonal, node)
-            direction = load(work.direction, node)
-            mean = neighbour_sum(graph, work.direction, node) / where_positive(weight, weight, one)
-            image = where_positive(weight, direction - mean, zero)
-            store(work.image, node, image)
-            total = total + weight * direction * image
-        store(reductions.curvature, piece, total)
-    barrier(team)
-    _sum_pieces(reductions.curvature, curvature)
-
-
-@inner
-def _update_solution(rows, work, step_sizes, reductions, team, max_residual):
-    """Move the solution by `step_sizes` along the direction, update the residual and its maximum."""
-    zero, one = splat(work.solution, 0.0), splat(work.solution, 1.0)
-    step_size = load(step_sizes, 0)
-    first, last = thread_range(len(reductions.max_residuals), team)
-    for piece in range(first, last):
+    step_size = load(vectors, STEP_SIZE)
+    for piece in range(pieces[0], pieces[1]):
         largest = zero
-        for node in rows[piece * PIECE_ROWS : (piece + 1) * PIECE_ROWS]:
+        for k in range(piece * PIECE_ROWS, min((piece + 1) * PIECE_ROWS, len(rows))):
+            node = rows[k]
             residual = load(work.residual, node) - step_size * load(work.image, node)
             store(work.residual, node, residual)
             store(work.solution, node, load(work.solution, node) + step_size * load(work.direction, node))
             scale = load(work.scales, node)
             largest = maximum(largest, absolute(residual) / where_positive(scale, scale, one))
-        store(reductions.max_residuals, piece, largest)
-    barrier(team)
-    _max_of_pieces(reductions.max_residuals, max_residual)
-
-
-@inner
-def _iterate(graph, rows, work, reductions, rule, team, steps, max_residual):
-    """Iterate until every lane has stopped: by the rule, or because its norm is down to rounding errors."""
-    lanes = work.solution.shape[1]
-    norms = np.zeros(lanes)
-    previous = np.zeros(lanes)
-    rounding = np.zeros(lanes)
-    curvature = np.zeros(lanes)
-    step_sizes = np.zeros((1, lanes), max_residual.dtype)
-    ratios = np.zeros((1, lanes), max_residual.dtype)
-    stopped = np.zeros(lanes, np.bool_)
-    while not team.stop[0]:
-        n_active = 0
-        for lane in range(lanes):
-            stopped[lane] |= not max_residual[0, lane] > rule.rtol or steps[lane] >= rule.max_steps
-            n_active += not stopped[lane]
-        if not n_active:
-            break
-        _precondition(graph, rows, work, reductions, team, norms)
-        for lane in range(lanes):
-            is_first = not previous[lane] > 0
-            if is_first:
-                rounding[lane] = norms[lane] * 16 * np.finfo(work.solution.dtype).eps ** 2
-            ratios[0, lane] = 0 if is_first else norms[lane] / previous[lane]
-            previous[lane] = norms[lane]
-        _update_direction(rows, work, ratios, team)
-        _apply_operator(graph, rows, work, reductions, team, curvature)
-        for lane in range(lanes):
-            active = not stopped[lane] and norms[lane] > rounding[lane] and curvature[lane] > 0
-            stopped[lane] = not active
-            step_sizes[0, lane] = norms[lane] / curvature[lane] if active else 0
-            # the last iteration may take one product more than `max_steps`
-            steps[lane] = min(steps[lane] + PRODUCTS_PER_ITERATION, rule.max_steps) if active else steps[lane]
-        _update_solution(rows, work, step_sizes, reductions, team, max_residual)
+        store(max_residuals, piece, largest)
 
 
 @compiled
-def solve_steady_state(graph, rows, work, reductions, rule, team, steps, max_residual):
+def solve_steady_state(graph, rows, work, reductions, rule, team, pieces, state):
     """Bring the free cells of `work.solution` to their steady state.
 
-    `steps` counts the steps of each lane; `max_residual[0]` is the largest |x - Px| of each lane, computed from the
-    solution. Both belong to the calling thread. A lane whose residual stays above `rule.rtol` has used up its steps or
-    cannot get further.
+    `pieces` are the first and last of the pieces of rows that the calling thread works on. `state.steps` counts the
+    steps of each lane, and `state.max_residual` is the largest |x - Px| of each lane, computed from the solution. A
+    lane whose residual stays above `rule.rtol` has used up its steps or cannot get further.
     """
-    lanes = work.solution.shape[1]
-    previous_residual = np.empty(lanes)
-    for lane in range(lanes):
-        previous_residual[lane] = np.inf
-    improving = True
-    _compute_residual(graph, rows, work, reductions, team, max_residual)
-    while improving and not team.stop[0]:
-        _iterate(graph, rows, work, reductions, rule, team, steps, max_residual)
-        _compute_residual(graph, rows, work, reductions, team, max_residual)
-        improving = False
-        for lane in range(lanes):
-            unfinished = max_residual[0, lane] > rule.rtol and steps[lane] < rule.max_steps
-            improving |= unfinished and max_residual[0, lane] < previous_residual[lane] / 2
-            previous_residual[lane] = max_residual[0, lane]
+    n_lanes, n_active = len(state.steps), 0
+    while not team.stop[0]:
+        if not n_active:  # start, or start again if the true residual has at least been halved
+            barrier(team)
+            _compute_residual(graph, rows, work, pieces, reductions.max_residuals)
+            barrier(team)
+            _max_of_pieces(reductions.max_residuals, state.vectors)
+            improving = False
+            for lane in range(n_lanes):
+                residual, previous = state.vectors[MAX_RESIDUAL, lane], state.previous_residual[lane]
+                state.active[lane] = residual > rule.rtol and state.steps[lane] < rule.max_steps
+                improving |= state.active[lane] and (previous == 0 or residual < previous / 2)
+                state.previous_residual[lane] = residual
+                state.previous_norm[lane] = 0
+            if not improving:
+                break
+        _multiply(graph, rows, work, work.residual, 1.0, pieces, reductions.norms)
+        barrier(team)
+        _sum_pieces(reductions.norms, state.norm)
+        for lane in range(n_lanes):
+            norm, previous = state.norm[lane], state.previous_norm[lane]
+            is_first = not previous > 0
+            if is_first:
+                state.smallest_norm[lane] = norm * rule.rounding
+            state.vectors[RATIO, lane] = 0.0 if is_first else norm / previous
+            state.previous_norm[lane] = norm
+        _update_direction(rows, work, state.vectors, pieces)
+        barrier(team)
+        _multiply(graph, rows, work, work.direction, -1.0, pieces, reductions.curvature)
+        barrier(team)
+        _sum_pieces(reductions.curvature, state.curvature)
+        for lane in range(n_lanes):
+            norm, curvature = state.norm[lane], state.curvature[lane]
+            active = state.active[lane] and norm > state.smallest_norm[lane] and curvature > 0
+            state.vectors[STEP_SIZE, lane] = norm / curvature if active else 0.0
+            state.steps[lane] += PRODUCTS_PER_ITERATION if active else 0
+            state.active[lane] = active
+        _update_solution(rows, work, state.vectors, pieces, reductions.max_residuals)
+        barrier(team)
+        _max_of_pieces(reductions.max_residuals, state.vectors)
+        n_active = 0
+        for lane in range(n_lanes):
+            # the last iteration may take one product more than `max_steps`
+            unfinished = state.vectors[MAX_RESIDUAL, lane] > rule.rtol and state.steps[lane] < rule.max_steps
+            state.active[lane] = state.active[lane] and unfinished
+            n_active += state.active[lane]

@@ -7,38 +7,24 @@ with the number of patterns; graphs that need more than `MAX_PASSES` passes are 
 
 import numpy as np
 
-from pcfi._kernels.channel_stats import known_flags
 from pcfi._kernels.compiling import compiled
-from pcfi._kernels.hop_search import PATTERNS_AT_A_TIME
+from pcfi._kernels.hop_search import PATTERNS_AT_A_TIME, Sources
 from pcfi._kernels.vectors import any_less, load, minimum, saturating_add, splat, store
+from pcfi._typing import Array
 
 MAX_PASSES = 64  # beyond this a queue is faster
 UNREACHED = 255  # the largest byte
 
 
-@compiled
-def mark_sources(sources, first, block):
+def mark_sources(sources: Sources, first: int, block: Array) -> None:
     """Set `block` to 0 at the sources of the patterns `first` to `first + 63`, to UNREACHED elsewhere."""
-    masked = sources.known.shape[0] > 0
     channels = sources.channels[first : first + PATTERNS_AT_A_TIME]
-    flags = np.empty(len(channels), np.bool_)
-    contiguous = True
-    for k in range(1, len(channels)):
-        contiguous &= channels[k] == channels[k - 1] + 1
-    for node in range(block.shape[0]):
-        row = block[node]
-        if contiguous:
-            values = sources.values[node, channels[0] : channels[0] + len(channels)]
-            known = sources.known[node, channels[0] : channels[0] + len(channels)] if masked else sources.known[:0, 0]
-            known_flags(values, known, flags)
-        else:
-            for k in range(len(channels)):
-                value = sources.values[node, channels[k]]
-                flags[k] = sources.known[node, channels[k]] if masked else value == value
-        for k in range(len(channels)):
-            row[k] = 0 if flags[k] else UNREACHED
-        for k in range(len(channels), len(row)):
-            row[k] = 0
+    width = len(channels)
+    consecutive = (np.diff(channels) == 1).all()
+    chosen = slice(channels[0], channels[0] + width) if consecutive else channels  # a slice is not copied
+    missing = ~sources.known[:, chosen] if len(sources.known) else np.isnan(sources.values[:, chosen])
+    np.negative(missing.view(np.uint8), out=block[:, :width])  # 0 or 255
+    block[:, width:] = 0
 
 
 @compiled
@@ -63,29 +49,18 @@ def relax(indptr, indices, block, stop):
     return False
 
 
-@compiled
-def read_hops(block, first, codes, unreached):
+def read_hops(block: Array, first: int, codes: Array, unreached: Array) -> int:
     """Copy the hops into the columns of `codes` from `first` on, and count unreached nodes in `unreached`.
 
     Return the largest number of hops, or -1 if some nodes may be unreached only because a byte cannot hold their hops.
     """
-    width = min(PATTERNS_AT_A_TIME, codes.shape[1] - first)
-    counts = np.zeros(width, np.int64)
-    deepest = np.zeros(width, np.uint8)
-    for node in range(block.shape[0]):
-        row = block[node]
-        code_row = codes[node, first : first + width]
-        for k in range(width):
-            code_row[k] = row[k]
-        for k in range(width):
-            deepest[k] = max(deepest[k], np.uint8(0) if row[k] == UNREACHED else row[k])
-        for k in range(width):
-            counts[k] += row[k] == UNREACHED
-    most = np.int64(0)
-    for k in range(width):
-        most = max(most, np.int64(deepest[k]))
-    if most == UNREACHED - 1:
-        return np.int64(-1)
-    for k in range(width):
-        unreached[first + k] += counts[k]
-    return most
+    hops = block[:, : codes.shape[1] - first]
+    last = first + hops.shape[1]
+    codes[:, first:last] = hops
+    following = hops + np.uint8(1)  # UNREACHED becomes 0
+    deepest = int(following.max(initial=1)) - 1
+    if deepest == UNREACHED - 1:
+        return -1
+    if not following.all():
+        unreached[first:last] += len(hops) - np.count_nonzero(following, axis=0)
+    return deepest

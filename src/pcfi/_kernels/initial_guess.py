@@ -8,41 +8,41 @@ import numpy as np
 
 from pcfi._kernels.blocks import prefetch_neighbour
 from pcfi._kernels.compiling import compiled, inner
-from pcfi._kernels.thread_team import barrier, thread_range, thread_range_by_edges
+from pcfi._kernels.thread_team import barrier
 from pcfi._kernels.vectors import count_nan, load, splat, store, where_not_nan, where_positive
 
 
 @compiled
-def fill_initial_guess(graph, rows, free, scratch, block, team, n_filled):
-    """Fill the free cells of `block`, which holds the known values, sweep by sweep.
+def fill_initial_guess(graph, pending, free, scratch, scales, block, team, n_filled):
+    """Fill the free cells of `block`, which holds the known values, sweep by sweep, and multiply them by their scale.
 
     A sweep reads only values of earlier sweeps, so the order of the nodes does not matter: new values go to the block
     `scratch` until all threads have finished the sweep. NaN marks cells without a value; cells that no sweep reaches
-    become 0. `n_filled`, of shape (2, team.size), is shared by the team.
+    become 0. `pending` are the rows of the calling thread, and are overwritten; `scales` without rows mean 1.
+    `n_filled`, of shape (2, team.size), is shared by the team.
     """
     nan, zero = splat(free, np.nan), splat(free, 0.0)
-    first, last = thread_range(free.shape[0], team)
+    n_nodes = free.shape[0]
+    first, last = n_nodes * team.rank // team.size, n_nodes * (team.rank + 1) // team.size
     for node in range(first, last):
         store(block, node, where_positive(load(free, node), nan, load(block, node)))
     barrier(team)
-    start, end = thread_range_by_edges(graph.indptr, rows, 1, team)
-    pending = np.empty(end - start, rows.dtype)
-    for k in range(end - start):
-        pending[k] = rows[start + k]
+    n_pending = len(pending)
     sweep = 0
     while not team.stop[0]:
-        for node in pending:
-            _average_neighbours(graph, node, block, scratch)
+        for k in range(n_pending):
+            _average_neighbours(graph, pending[k], block, scratch)
         barrier(team)
-        n_pending, count = 0, 0
-        for node in pending:
+        n_left, count = 0, 0
+        for k in range(n_pending):
+            node = pending[k]
             n_empty = count_nan(load(scratch, node))
             count += count_nan(load(block, node)) - n_empty
             store(block, node, load(scratch, node))
             if n_empty:
-                pending[n_pending] = node
-                n_pending += 1
-        pending = pending[:n_pending]
+                pending[n_left] = node
+                n_left += 1
+        n_pending = n_left
         n_filled[sweep % 2, team.rank] = count
         barrier(team)
         n_all = 0
@@ -53,7 +53,10 @@ def fill_initial_guess(graph, rows, free, scratch, block, team, n_filled):
         sweep += 1
     for node in range(first, last):
         row = load(block, node)
-        store(block, node, where_not_nan(row, row, zero))
+        row = where_not_nan(row, row, zero)
+        if scales.shape[0]:
+            row = where_positive(load(free, node), row * load(scales, node), row)
+        store(block, node, row)
 
 
 @inner
@@ -71,11 +74,3 @@ def _average_neighbours(graph, node, block, out):
     mean = where_positive(weight_sum, total / where_positive(weight_sum, weight_sum, one), nan)
     own = load(block, node)
     store(out, node, where_not_nan(own, own, mean))
-
-
-@compiled
-def scale_rows(rows, free, scales, block):
-    """Multiply the free cells of `block` by their scale."""
-    for node in rows:
-        row = load(block, node)
-        store(block, node, where_positive(load(free, node), row * load(scales, node), row))

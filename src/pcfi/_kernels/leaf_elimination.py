@@ -10,9 +10,14 @@ import numpy as np
 from pcfi._kernels.compiling import compiled, inner
 from pcfi._kernels.vectors import load, splat, store
 
+GONE = -1  # number of remaining neighbours of a leaf
+
 
 @inner
-def _free_in_all(free, n_lanes, node):
+def _is_leaf(node, remaining, free, n_lanes):
+    """Return whether one neighbour is left and the node is free in all lanes."""
+    if remaining[node] != 1:
+        return False
     for lane in range(n_lanes):
         if not free[node, lane] > 0:
             return False
@@ -20,50 +25,39 @@ def _free_in_all(free, n_lanes, node):
 
 
 @compiled
-def find_leaves(graph, free, n_lanes, leaves, parents):
-    """Fill `leaves` and `parents` in the order of elimination; return the number of leaves.
+def eliminate_leaves(graph, free, n_lanes, remaining, leaves, parents, rows, scales):
+    """Move the leaves from `rows` to `leaves`, in the order of elimination; return their number.
 
-    Only nodes that are free in all lanes are eliminated.
+    `parents` are their neighbours; the scales of leaves become 0. `remaining` is scratch space, one integer per node.
     """
-    n_nodes = free.shape[0]
-    remaining = np.empty(n_nodes, np.int64)
     n_leaves = 0
-    for node in range(n_nodes):
+    for node in range(len(remaining)):
         remaining[node] = graph.indptr[node + 1] - graph.indptr[node]
-        if remaining[node] == 1 and _free_in_all(free, n_lanes, node):
+        if _is_leaf(node, remaining, free, n_lanes):
             leaves[n_leaves] = node
             n_leaves += 1
     n_done = 0
     while n_done < n_leaves:
         leaf = leaves[n_done]
-        remaining[leaf] = 0
+        remaining[leaf] = GONE
         for edge in range(graph.indptr[leaf], graph.indptr[leaf + 1]):
-            neighbour = graph.indices[edge]
+            neighbour = np.int64(graph.indices[edge])
             if remaining[neighbour] > 0:
                 parents[n_done] = neighbour
                 remaining[neighbour] -= 1
-                if remaining[neighbour] == 1 and _free_in_all(free, n_lanes, neighbour):
+                if _is_leaf(neighbour, remaining, free, n_lanes):
                     leaves[n_leaves] = neighbour
                     n_leaves += 1
                 break
         n_done += 1
-    return n_leaves
-
-
-@compiled
-def remove_leaves(leaves, rows, scales):
-    """Remove the leaves from `rows` and set their scales to 0; return the number of rows that are left."""
-    zero = splat(scales, 0.0)
-    is_leaf = np.zeros(scales.shape[0], np.bool_)
-    for leaf in leaves:
-        is_leaf[leaf] = True
-        store(scales, leaf, zero)
     n_left = 0
     for node in rows:
-        if not is_leaf[node]:
+        if remaining[node] == GONE:
+            store(scales, node, splat(scales, 0.0))
+        else:
             rows[n_left] = node
             n_left += 1
-    return n_left
+    return n_leaves
 
 
 @compiled

@@ -2,7 +2,7 @@
 
 from pcfi._kernels.blocks import neighbour_sum
 from pcfi._kernels.compiling import compiled, inner
-from pcfi._kernels.thread_team import barrier, thread_range_by_edges
+from pcfi._kernels.thread_team import barrier
 from pcfi._kernels.vectors import absolute, load, maximum, splat, store, where_positive
 
 
@@ -33,13 +33,12 @@ def _step(graph, rows, block, out, inverse, self_weight):
 def take_steps(graph, rows, block, other, inverse, self_weight, steps, team):
     """Take `steps` diffusion steps from `block`; `other` is a second block with the same known cells.
 
-    In scaled form one step is y <- (A y + w y) / (diagonal + w), w the weight of the self-loop. The result is in
-    `block` if `steps` is even, else in `other`. The loop over rows is a function of its own because numba compiles it
-    to half the speed next to the waiting loop of a barrier.
+    `rows` are those of the calling thread. In scaled form one step is y <- (A y + w y) / (diagonal + w), w the weight
+    of the self-loop. The result is in `block` if `steps` is even, else in `other`. The loop over rows is a function of
+    its own because numba compiles it to half the speed next to the waiting loop of a barrier.
     """
-    first, last = thread_range_by_edges(graph.indptr, rows, 1, team)
     for _ in range(steps):
-        _step(graph, rows[first:last], block, other, inverse, self_weight)
+        _step(graph, rows, block, other, inverse, self_weight)
         barrier(team)
         if team.stop[0]:
             break
@@ -62,7 +61,7 @@ def max_residual(graph, rows, block, inverse, scales, self_weight, out):
     store(out, 0, largest)
 
 
-@compiled
+@inner
 def _lazy_step(graph, rows, block, out, half_inverse):
     half = splat(block, 0.5)
     for node in rows:
@@ -74,12 +73,11 @@ def _lazy_step(graph, rows, block, out, half_inverse):
 def take_lazy_steps(graph, rows, block, other, half_inverse, steps, team):
     """Take `steps` steps of a lazy random walk from `block`: x <- (x + D^-1 A x) / 2 in the rows, which have edges.
 
-    `half_inverse` is 1 / (2 degree), and `other` a second block with the same values in all other rows. The result is
-    in `block` if `steps` is even, else in `other`.
+    `rows` are those of the calling thread, `half_inverse` is 1 / (2 degree), and `other` a second block with the same
+    values in all other rows. The result is in `block` if `steps` is even, else in `other`.
     """
-    first, last = thread_range_by_edges(graph.indptr, rows, 1, team)
     for _ in range(steps):
-        _lazy_step(graph, rows[first:last], block, other, half_inverse)
+        _lazy_step(graph, rows, block, other, half_inverse)
         barrier(team)
         if team.stop[0]:
             break

@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from pcfi._kernels.compiling import compiled, inner
+from pcfi._kernels.compiling import inner
 from pcfi._kernels.threads import StopFlag, run_rows, run_tasks, thread_count
 from pcfi._typing import Array
 
@@ -30,6 +30,14 @@ class ThreadTeam(NamedTuple):
     arrivals: Array  # shared: number of arrivals at barriers, of all threads together
     n_barriers: Array  # this thread's own: number of barriers so far
     stop: Array  # shared: nonzero when the run is interrupted
+
+    def share(self, indptr: Array, rows: Array, group_size: int = 1) -> tuple[int, int]:
+        """Return the first and last group of `group_size` rows of this thread; all threads get about as many edges."""
+        n_groups = -(-len(rows) // group_size)
+        if self.size == 1 or not n_groups:
+            return 0, n_groups
+        first = _boundary(indptr, rows, group_size, self.rank, self.size)
+        return first, _boundary(indptr, rows, group_size, self.rank + 1, self.size)
 
 
 @intrinsic
@@ -65,35 +73,18 @@ def barrier(team):
             pass
 
 
-@compiled
-def thread_range(n_items, team):
-    """Return the first and last of the items that this thread works on."""
-    return n_items * team.rank // team.size, n_items * (team.rank + 1) // team.size
-
-
-@compiled
-def thread_range_by_edges(indptr, rows, group_size, team):
-    """Return the first and last group of `group_size` rows of this thread; all threads get about as many edges."""
-    n_groups = -(-len(rows) // group_size)
-    if team.size == 1 or not n_groups:
-        return 0, n_groups
-    first = _boundary(indptr, rows, group_size, team.rank, team.size)
-    return first, _boundary(indptr, rows, group_size, team.rank + 1, team.size)
-
-
-@inner
-def _boundary(indptr, rows, group_size, rank, size):
+def _boundary(indptr: Array, rows: Array, group_size: int, rank: int, size: int) -> int:
     """Return the first group where the cost of all groups before it is at least rank / size of the total.
 
     The rows must ascend.
     """
-    start = indptr[rows[0]]
-    target = (indptr[rows[-1] + 1] - start + ROW_COST * len(rows)) * rank // size
+    start = int(indptr[rows[0]])
+    target = (int(indptr[rows[-1] + 1]) - start + ROW_COST * len(rows)) * rank // size
     low, high = 0, -(-len(rows) // group_size)
     while low < high:
         middle = (low + high) // 2
         row = middle * group_size
-        if indptr[rows[row]] - start + ROW_COST * row < target:
+        if int(indptr[rows[row]]) - start + ROW_COST * row < target:
             low = middle + 1
         else:
             high = middle

@@ -12,7 +12,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.extending import intrinsic, models, overload, register_model
+from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
 
 ROW_BYTES = 64  # a cache line
 
@@ -108,17 +108,13 @@ def splat(typing: Any, block: Any, value: Any) -> Any:
 def _define_operator(symbol: Any, instruction: str) -> None:
     """Define the operator `symbol` on vectors as one LLVM instruction; `contract` allows fused multiply-add."""
 
-    @intrinsic
-    def operation(typing: Any, left: Any, right: Any) -> Any:
-        def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return getattr(builder, instruction)(args[0], args[1], flags=("contract",))
+    @type_callable(symbol)
+    def _type(context: Any) -> Any:
+        return lambda left, right: left if isinstance(left, Vector) and left == right else None
 
-        return left(left, right), build
-
-    @overload(symbol, strict=False)
-    def _operator(left: Any, right: Any) -> Any:
-        both = isinstance(left, Vector) and isinstance(right, Vector)
-        return (lambda left, right: operation(left, right)) if both else None
+    @lower_builtin(symbol, Vector, Vector)
+    def _lower(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return getattr(builder, instruction)(args[0], args[1], flags=("contract",))
 
 
 for _symbol, _instruction in (

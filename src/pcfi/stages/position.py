@@ -92,9 +92,12 @@ class _Walk:
             block[:, lane] = self._without_constant(block[:, lane] * self.inverse_root)
         other[:] = block
         if len(self.rows):
-            executor.run_team(
-                lambda team: take_lazy_steps(csr_graph, self.rows, block, other, self.half_inverse, STEPS, team)
-            )
+
+            def member(team: Any) -> None:
+                first, last = team.share(csr_graph.indptr, self.rows)
+                take_lazy_steps(csr_graph, self.rows[first:last], block, other, self.half_inverse, STEPS, team)
+
+            executor.run_team(member)
         result = block if STEPS % 2 == 0 else other
         for lane in range(out.shape[1]):
             out[:, lane] = self._without_constant(result[:, lane].astype(np.float64))

@@ -19,11 +19,18 @@ from pcfi._kernels.blocks import (
     fill_scales,
     make_csr_graph,
 )
-from pcfi._kernels.conjugate_gradients import StoppingRule, Workspace, make_partial_reductions, solve_steady_state
-from pcfi._kernels.initial_guess import fill_initial_guess, scale_rows
-from pcfi._kernels.leaf_elimination import find_leaves, remove_leaves, restore_leaves
+from pcfi._kernels.conjugate_gradients import (
+    PIECE_ROWS,
+    Workspace,
+    make_lane_state,
+    make_partial_reductions,
+    make_stopping_rule,
+    solve_steady_state,
+)
+from pcfi._kernels.initial_guess import fill_initial_guess
+from pcfi._kernels.leaf_elimination import eliminate_leaves, restore_leaves
 from pcfi._kernels.steps import invert_diagonal, max_residual, take_steps
-from pcfi._kernels.thread_team import Executor, SerialExecutor, TeamExecutor, ThreadTeam, thread_range
+from pcfi._kernels.thread_team import Executor, SerialExecutor, TeamExecutor, ThreadTeam
 from pcfi._kernels.threads import run_tasks, thread_count
 from pcfi._typing import Array
 from pcfi.stages.diffusion.definition import Diffusion
@@ -96,15 +103,19 @@ class Block:
 
     def restore_leaves(self) -> None:
         """Give the eliminated leaves the values of their parents."""
-        restore_leaves(self.leaves, self.parents, self.solution, self.scales)
+        if len(self.leaves):
+            restore_leaves(self.leaves, self.parents, self.solution, self.scales)
 
 
 @dataclass(frozen=True, eq=False)
 class Solved:
-    """A solved block, the inverse of its diagonal (> 0 at free cells), and steps and largest residual of each lane."""
+    """A solved block, steps and largest residual of each lane, and a block `free` that is > 0 at free cells.
+
+    `free` is the diagonal, inverted by a solver that takes a fixed number of steps.
+    """
 
     block: Block
-    inverse: Array
+    free: Array
     steps: Array
     moves: Array
 
@@ -133,11 +144,11 @@ def prepare(
     """Gather the channels into a block, eliminate leaves and compute the diagonal of the system."""
     solution, scales, free, *spare = blocks
     rows = _open(opening, BlockCells(solution, scales, free), executor)
-    leaves, parents = np.empty((2, len(solution)), dtype=np.int32)
-    n_leaves = find_leaves(csr_graph, free, n_lanes, leaves, parents) if diffusion.centred else 0
-    leaves, parents = leaves[:n_leaves], parents[:n_leaves]
-    if n_leaves:
-        rows = rows[: remove_leaves(leaves, rows, scales)]
+    leaves, parents, remaining = np.empty((3, len(solution)), dtype=np.int32)
+    n_leaves = 0
+    if diffusion.centred:
+        n_leaves = eliminate_leaves(csr_graph, free, n_lanes, remaining, leaves, parents, rows, scales)
+    leaves, parents, rows = leaves[:n_leaves], parents[:n_leaves], rows[: len(rows) - n_leaves]
     degree = diffusion.weights.degree
     diagonal = free  # in place, which saves a block
 
@@ -169,7 +180,7 @@ def solve(
     """Diffuse the block."""
     if isinstance(diffusion.solver, FixedSteps):
         return _step(diffusion, csr_graph, block, opening, diffusion.solver.steps, executor)
-    return _settle(diffusion, csr_graph, block, StoppingRule(rtol, diffusion.solver.max_steps), executor)
+    return _settle(diffusion, csr_graph, block, rtol, diffusion.solver.max_steps, executor)
 
 
 def _step(
@@ -180,7 +191,12 @@ def _step(
     executor.map_rows(len(rows), lambda first, last: invert_diagonal(rows[first:last], block.diagonal, own, inverse))
     other = block.scales  # as the second block: the scales are computed again below, which saves a block
     other[:] = block.solution
-    executor.run_team(lambda team: take_steps(csr_graph, rows, block.solution, other, inverse, own, steps, team))
+
+    def member(team: ThreadTeam) -> None:
+        first, last = team.share(csr_graph.indptr, rows)
+        take_steps(csr_graph, rows[first:last], block.solution, other, inverse, own, steps, team)
+
+    executor.run_team(member)
     result, scales = (block.solution, other) if steps % 2 == 0 else (other, block.solution)
     n_nodes = len(scales)
     executor.map_rows(
@@ -199,33 +215,30 @@ def _step(
 
 
 def _settle(
-    diffusion: Diffusion, csr_graph: AnyCsrGraph, block: Block, goal: StoppingRule, executor: Executor
+    diffusion: Diffusion, csr_graph: AnyCsrGraph, block: Block, rtol: float, max_steps: int, executor: Executor
 ) -> Solved:
     residual, direction, image = block.spare
     work = Workspace(block.solution, residual, direction, image, block.diagonal, block.scales)
     sums = make_partial_reductions(len(block.rows), diffusion.dtype)
+    rule = make_stopping_rule(rtol, max_steps, diffusion.dtype)
     n_filled = np.zeros((2, thread_count()), dtype=np.int64)
+    # the initial guess holds means of values; the system is in scaled form
+    scales = block.scales if diffusion.weights.keeps_constants else block.scales[:0]
 
     def member(team: ThreadTeam) -> tuple[Array, Array]:
-        fill_initial_guess(csr_graph, block.rows, block.diagonal, image, block.solution, team, n_filled)
-        first, last = thread_range(len(block.rows), team)
-        if diffusion.weights.keeps_constants:
-            # the initial guess holds means of values; the system is in scaled form
-            scale_rows(block.rows[first:last], block.diagonal, block.scales, block.solution)
-        first, last = thread_range(len(direction), team)
+        first, last = team.share(csr_graph.indptr, block.rows)
+        own_rows = block.rows[first:last].copy()
+        fill_initial_guess(csr_graph, own_rows, block.diagonal, image, scales, block.solution, team, n_filled)
+        first, last = (len(direction) * rank // team.size for rank in (team.rank, team.rank + 1))
         residual[first:last] = 0
         direction[first:last] = 0
-        steps = np.zeros(direction.shape[1], dtype=np.int64)
-        largest = np.zeros((1, direction.shape[1]), dtype=diffusion.dtype)
-        solve_steady_state(csr_graph, block.rows, work, sums, goal, team, steps, largest)
-        return steps, largest[0]
+        state = make_lane_state(direction.shape[1], diffusion.dtype)
+        pieces = team.share(csr_graph.indptr, block.rows, PIECE_ROWS)
+        solve_steady_state(csr_graph, block.rows, work, sums, rule, team, pieces, state)
+        return np.minimum(state.steps, max_steps), state.max_residual
 
     steps, moves = executor.run_team(member)[0]
-    inverse = block.diagonal  # in place
-    executor.map_rows(
-        len(block.rows), lambda first, last: invert_diagonal(block.rows[first:last], block.diagonal, 0.0, inverse)
-    )
-    return Solved(block, inverse, steps, moves)
+    return Solved(block, block.diagonal, steps, moves)
 
 
 def columns_of(diffusion: Diffusion, chosen: Array) -> BlockChannels:

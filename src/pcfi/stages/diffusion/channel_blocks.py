@@ -74,7 +74,7 @@ def _fill_channels(
     bounds = bounds_of(diffusion, chosen)
 
     def close(first: int, last: int) -> None:
-        scatter_block(block.solution, block.scales, solved.inverse, columns, bounds, out, first, last)
+        scatter_block(block.solution, block.scales, solved.free, columns, bounds, out, first, last)
 
     executor.map_rows(len(out), close)
     relative_moves, steps = solved.moves[: len(chosen)] / unit, solved.steps[: len(chosen)]

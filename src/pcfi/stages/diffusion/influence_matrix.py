@@ -7,6 +7,7 @@ import numpy as np
 
 from pcfi._kernels.blocks import BlockCells, gather_indicators, lane_count, scatter_influence
 from pcfi._kernels.influence import row_residuals, scatter_rows
+from pcfi._kernels.steps import invert_diagonal
 from pcfi._kernels.thread_team import Executor
 from pcfi._typing import Array
 from pcfi.stages.diffusion import sweeps
@@ -119,11 +120,13 @@ def _solve_identity(diffusion: Diffusion, pattern: int, sources: Array, rtol: fl
             opening = Opening(fill, np.full(lanes, pattern), scale)
             block = prepare(diffusion, csr_graph, opening, lanes, executor, blocks)
             solved = solve(diffusion, csr_graph, block, opening, rtol, executor)
-            block, moves = solved.block, np.zeros(n_nodes)
+            block, inverse, moves = solved.block, solved.free, np.zeros(n_nodes)
 
             def measure(first: int, last: int) -> None:
                 rows, own = block.rows[first:last], diffusion.residual_self_weight
-                row_residuals(csr_graph, rows, block.solution, solved.inverse, block.scales, own, moves)
+                if diffusion.settles:
+                    invert_diagonal(rows, inverse, own, inverse)  # in place
+                row_residuals(csr_graph, rows, block.solution, inverse, block.scales, own, moves)
 
             executor.map_rows(len(block.rows), measure)
             block.restore_leaves()
