@@ -1,6 +1,6 @@
 """Panels: readings of nodes over time and a graph of the nodes -> the same table, filled.
 
-The model is that of `pcfi.panels`: interpolation in time, corrected by how the neighbours moved meanwhile.
+The model is that of `pcfi.panels`: interpolation in time, corrected by how neighbours and other columns moved.
 """
 
 import warnings
@@ -15,8 +15,9 @@ from pcfi.integrations.panel_tables import PanelTable, read_panel
 from pcfi.integrations.panel_times import phases_of
 from pcfi.panels.deviations import PanelAxes
 from pcfi.panels.filling import FilledCells, fill_column
-from pcfi.panels.fitting import fit_column
+from pcfi.panels.fitting import fit_column, prepare_column
 from pcfi.panels.gaps import typical_step
+from pcfi.panels.other_columns import OtherColumns
 from pcfi.panels.result import GapReports, PanelImputation, report_gaps
 
 __all__ = ["impute"]
@@ -49,7 +50,8 @@ def impute(
     time : str, default=None
         The column of times: dates, texts of dates, or numbers, in any order and at any distances.
     columns : list of str, default=None
-        The columns of a long table to fill. None: all columns of numbers. Each is filled by itself.
+        The columns of a long table to use and fill. None: all columns of numbers. Columns help each other where hidden
+        cells say that it pays.
     nodes : list, default=None
         Names of the nodes in the order in which the graph numbers them.
     season : "auto", None, "day", "week", "year", number or list, default="auto"
@@ -82,14 +84,7 @@ def impute(
     if complete:
         table = complete_table(table, graph, node, time, nodes)
     panel = read_panel(table, graph, node, time, columns, nodes)
-    axes, filled = None, {}
-    for number, name in enumerate(panel.names):
-        values, known, missing = panel.readings(name)
-        if not known.any():
-            raise FeatureError(f"{f'the column {name!r}' if name else 'the table'} has no known reading")
-        axes = _axes(panel, season, known)
-        model = fit_column(values, known, missing, axes, seed_of(random_state) + number)
-        filled[name] = fill_column(values, known, missing, model, axes)
+    filled = _fill(panel, season, seed_of(random_state))
     n_unlearned = sum(int(np.isinf(cells.scale).sum()) for cells in filled.values())
     if n_unlearned:
         warnings.warn(
@@ -99,6 +94,22 @@ def impute(
             stacklevel=2,
         )
     return _result(panel, filled)
+
+
+def _fill(panel: PanelTable, season: Any, seed: int) -> dict[str, FilledCells]:
+    """Estimates of the missing cells of each column, from its own readings and from the other columns."""
+    columns = {}
+    for number, name in enumerate(panel.names):
+        values, known, missing = panel.readings(name)
+        if not known.any():
+            raise FeatureError(f"{f'the column {name!r}' if name else 'the table'} has no known reading")
+        columns[name] = prepare_column(values, known, missing, _axes(panel, season, known), seed + number)
+    smoothed = {name: column.smoothed() for name, column in columns.items()} if len(columns) > 1 else {}
+    filled = {}
+    for name, column in columns.items():
+        others = OtherColumns.of([one for other, one in smoothed.items() if other != name])
+        filled[name] = fill_column(column, fit_column(column, others), others)
+    return filled
 
 
 def _axes(panel: PanelTable, season: Any, known: Any) -> PanelAxes:
