@@ -218,3 +218,30 @@ def test_intervals_need_a_probability():
     result = pcfi.panel.impute(wide(), EDGES)
     with pytest.raises(pcfi.ParameterError, match="between 0 and 1"):
         result.interval(90)
+
+
+NUMBERED = [np.arange(5), np.arange(1, 6)]
+
+
+@pytest.mark.parametrize(
+    ("table", "graph", "text"),
+    [
+        (long(), EDGES, "read with node='sensor', time='when'"),
+        (long(), None, "read with node='sensor', time='when'"),
+        (long().assign(sensor=long()["sensor"].map(NAMES.index)), NUMBERED, "read with node='sensor', time='when'"),
+        (pl.from_pandas(long()), EDGES, "read with node='sensor', time='when'"),
+        (long().set_index(["sensor", "when"]), EDGES, "levels 'sensor', 'when', as that of a long table"),
+        (wide().T, EDGES, r"pass table\.T"),
+        (wide().T.rename_axis("sensor").reset_index(), EDGES, r"pass table\.set_index\('sensor'\)\.T"),
+        (wide().set_axis(range(6), axis=1).T, NUMBERED, r"pass table\.T"),
+        (wide().to_numpy().T, NUMBERED, r"pass array\.T"),
+    ],
+)
+def test_a_table_in_another_form_is_told_from_a_wide_one(table, graph, text):
+    with pytest.raises(pcfi.FeatureError, match=text):
+        pcfi.panel.impute(table, graph)
+
+
+def test_dates_in_a_column_are_not_passed_over():
+    with pytest.raises(pcfi.ParameterError, match="time='when'"):
+        pcfi.panel.impute(wide().rename_axis("when").reset_index(), EDGES)

@@ -133,7 +133,7 @@ def _result(panel: PanelTable, filled: dict[str, FilledCells]) -> PanelImputatio
 def complete_table(table: Any, graph: Any, node: str | None, time: str | None, nodes: Any) -> Any:
     """A long table with a row for each node of the table or the graph at each time of the table."""
     from pcfi.inputs.ids import narwhals, open_frame
-    from pcfi.integrations.panel_tables import names_in
+    from pcfi.integrations.panel_forms import names_in
 
     if node is None or time is None:
         raise ParameterError("complete=True is for long tables: name their columns with node and time")

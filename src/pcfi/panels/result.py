@@ -172,7 +172,7 @@ def _verdict(kind: int, fitted: KindModel, *, is_beyond: bool) -> str:
     space, shared, columns = np.abs(fitted.trust) >= MIN_TRUST
     others = ["neighbours" if space else "all other nodes"] * bool(space or shared) + ["other columns"] * bool(columns)
     if kind == NEVER:
-        return f"filled from {' and '.join(others)}" if others else "neighbours say nothing: filled with what is usual"
+        return f"filled from {' and '.join(others)}" if others else "filled with what is usual: others do not help"
     if not others:
-        return "interpolated in time: neighbours say nothing"
+        return "interpolated in time alone"
     return f"interpolated in time, corrected by {' and '.join(others)}"
