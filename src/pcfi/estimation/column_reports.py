@@ -41,12 +41,13 @@ def report_columns(problem: Problem, model: ValueModel, errors: ColumnErrors) ->
                 n_known=n_known,
                 n_missing=n_nodes - n_known,
                 n_hidden=int(n_hidden[number]) // int(widths[number]),
-                error=_root(sums["of_model"][number], n_hidden[number], errors.unit[first]),
-                error_of_mean=_root(sums["of_mean"][number], n_hidden[number], errors.unit[first]),
+                rmse=_root(sums["of_model"][number], n_hidden[number], errors.unit[first]),
+                rmse_of_mean=_root(sums["of_mean"][number], n_hidden[number], errors.unit[first]),
                 r2=float(explained["of_model"][number]),
                 r2_graph=float(explained["of_graph"][number]),
                 r2_columns=float(explained["of_row"][number]),
                 coverage=float(covered[number]) if n_hidden[number] else float("nan"),
+                accuracy=model.categories[number].accuracy if number in model.categories else None,
                 verdict="",
             )
         )
@@ -79,16 +80,19 @@ def _verdict(
         return "constant: filled with its only value"
     if not report.n_hidden:
         return "too few known cells to tell"
+    graph = "the graph" if problem.build_graph is None else "similar rows"  # a graph made from the table adds no facts
+    found = "" if report.accuracy is None else f" ({report.accuracy:.0%} of hidden categories found)"
     if not report.r2 > MIN_R2:
-        return "neither the graph nor other columns explain it: filled close to its mean"
+        usual = "the most frequent" if found else "its mean"
+        return f"neither {graph} nor other columns explain it: filled close to {usual}{found}"
     parts = []
     if report.r2_graph > MIN_R2:
-        parts.append("follows the graph" if _graph_covariance(model)[channel] > 0 else "runs against the graph")
+        parts.append(f"follows {graph}" if _graph_covariance(model)[channel] > 0 else f"runs against {graph}")
     if report.r2_columns > MIN_R2:
         parts.append(f"explained by {_companions(model, channel, columns, names)}")
     if report.r2_columns > report.r2_graph:
         parts.reverse()
-    return ", ".join(parts) if parts else "explained by the graph and other columns together"
+    return (", ".join(parts) if parts else f"explained by {graph} and other columns together") + found
 
 
 def _graph_covariance(model: ValueModel) -> Array:

@@ -69,7 +69,7 @@ def impute(
     missing_values : list, default=()
         Further values that mean missing, such as [-999].
     round : bool, default=False
-        Whether filled integer and boolean columns stay integers and booleans.
+        Whether filled integer columns stay integers; boolean columns always stay boolean.
     **options
         Further parameters of `pcfi.impute`, such as `bounds` and `random_state`.
 

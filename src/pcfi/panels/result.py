@@ -25,7 +25,7 @@ class GapReport:
         A kind of gap has two reports if cells in which another column has a reading are filled differently.
     n_missing, n_hidden : int
         Cells that were missing in such gaps, and known cells that were hidden in such gaps to learn from.
-    error, error_of_interpolation, error_of_neighbors, error_of_mean : float
+    mae, mae_of_interpolation, mae_of_neighbors, mae_of_mean : float
         Mean absolute error on the hidden cells: of the estimates, of linear interpolation in time, of what neighbours
         say alone, and of the node's mean. NaN if none was hidden.
     space, shared, other_columns, memory : float
@@ -39,10 +39,10 @@ class GapReport:
     kind: str
     n_missing: int
     n_hidden: int
-    error: float
-    error_of_interpolation: float
-    error_of_neighbors: float
-    error_of_mean: float
+    mae: float
+    mae_of_interpolation: float
+    mae_of_neighbors: float
+    mae_of_mean: float
     space: float
     shared: float
     other_columns: float
@@ -67,10 +67,10 @@ class GapReports(tuple[GapReport, ...]):
 
     def __repr__(self) -> str:
         width = max([len("column"), *(len(report.column) for report in self)])
-        lines = [f"{'column':<{width}}  gap              missing    error  linear  neighbours    mean  verdict"]
+        lines = [f"{'column':<{width}}  gap              missing      mae  linear  neighbours    mean  verdict"]
         for one in self:
-            errors = f"{one.error:>8.4g} {one.error_of_interpolation:>7.4g} {one.error_of_neighbors:>11.4g}"
-            numbers = f"{one.n_missing:>8,} {errors} {one.error_of_mean:>7.4g}"
+            errors = f"{one.mae:>8.4g} {one.mae_of_interpolation:>7.4g} {one.mae_of_neighbors:>11.4g}"
+            numbers = f"{one.n_missing:>8,} {errors} {one.mae_of_mean:>7.4g}"
             lines.append(f"{one.column:<{width}}  {one.kind:<15} {numbers}  {one.verdict}")
         return "\n".join(lines)
 
@@ -152,10 +152,10 @@ def _report(column: str, kind: int, fitted: KindModel, scale: Array) -> GapRepor
         kind=KINDS[kind],
         n_missing=len(scale),
         n_hidden=len(fitted.scores),
-        error=error,
-        error_of_interpolation=linear,
-        error_of_neighbors=neighbors,
-        error_of_mean=mean,
+        mae=error,
+        mae_of_interpolation=linear,
+        mae_of_neighbors=neighbors,
+        mae_of_mean=mean,
         space=float(fitted.trust[0]),
         shared=float(fitted.trust[1]),
         other_columns=float(fitted.trust[2]),
