@@ -5,6 +5,7 @@ import warnings
 
 import geopandas
 import numpy as np
+import pandas as pd
 import pytest
 from libpysal import examples
 from libpysal.graph import Graph
@@ -12,6 +13,8 @@ from libpysal.weights import Queen, W
 from shapely import Point, Polygon, box
 
 import pcfi
+from pcfi.inputs.code_columns import code_columns
+from pcfi.inputs.node_tables import read_table
 from pcfi.integrations.geo_graphs import Neighborhood, find_neighbors
 
 COLUMNS = ["HOVAL", "INC", "CRIME"]
@@ -212,3 +215,32 @@ def test_what_is_no_geodataframe_is_refused(columbus):
         pcfi.geo.impute(geopandas.GeoDataFrame({"value": [1.0, None]}))
     with pytest.raises(pcfi.FeatureError, match="no rows"):
         pcfi.geo.impute(columbus.iloc[:0])
+
+
+def test_codes_among_the_columns_are_named_and_neighbours_are_not_taken_for_similar_rows():
+    tracts = geopandas.read_file(examples.get_path("columbus.shp"))
+    tracts["CRIME"] = tracts["CRIME"].mask(np.random.default_rng(0).random(len(tracts)) < 0.3)
+    with pytest.warns(pcfi.ColumnWarning, match="'COLUMBUS_', 'COLUMBUS_I', 'POLYID', 'NEIG', 'NEIGNO' hold") as caught:
+        pcfi.geo.impute(tracts)
+    assert {warning.category for warning in caught} == {pcfi.ColumnWarning}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pcfi.geo.impute(tracts, channels=["CRIME", "INC", "POLYID"])
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "is_code"),
+    [
+        ("station", np.arange(1, 41), True),
+        ("FIPSNO", 37_001 + 2 * np.arange(40), True),
+        ("year", 1_980 + np.arange(40), False),
+        ("zip", 10_000 + 7 * np.arange(40.0), True),
+        ("population", 1_000 + 7 * np.arange(40), False),
+        ("rooms", np.arange(40) % 5, False),
+        ("code", np.arange(40) % 5, False),
+        ("key", np.arange(40) + 0.5, False),
+    ],
+)
+def test_codes_are_whole_numbers_that_all_differ_and_are_consecutive_or_called_so(name, values, is_code):
+    nodes = pd.DataFrame({name: values, "x": np.where(np.arange(40) % 3, 1.0, np.nan)})
+    assert code_columns(read_table(nodes)) == [name] * is_code

@@ -98,7 +98,8 @@ def _fill_in_memory(session: Session, request: Request) -> Completed:
     refuse_position_names(position_names(request.filling.position or 0), loaded.nodes.table.column_names)
     with session.stage("impute"):
         graphs = loaded.candidates or (loaded.graph_like,)
-        result = impute_best(loaded.table, graphs, **parameters, progress=session.progress)
+        on_map = bool(loaded.candidates)
+        result = impute_best(loaded.table, graphs, from_geometry=on_map, **parameters, progress=session.progress)
     with Publication() as publication:
         with session.stage("write"):
             tables = tables_of(loaded, result, outputs)

@@ -44,7 +44,7 @@ def read_edges(
     columns = columns or EdgeColumns()
     frame, chosen = open_edges(edges, columns)
     try:
-        ends = np.stack([ids.rows(frame.get_column(name), f"the edge column {name!r}") for name in chosen.ends])
+        ends = np.stack([ids.rows(frame.get_column(name), f"the edge column {name!r}", nodes) for name in chosen.ends])
         known: Array = np.logical_and(ends[0] >= 0, ends[1] >= 0)
         if not known.all() and (columns.unknown_ids == "error" or not known.any()):
             _refuse_unknown(frame, chosen.ends, ends, ids)
