@@ -70,7 +70,7 @@ def _widths(filling: FilledChannels, result: Imputation) -> Array:
 def _on_grid(frame: Any) -> Array:
     """Shapes with coordinates from 0 to `GRID`, y downwards; degrees of longitude are shortened by the latitude."""
     shapely = load("shapely", "a map", "geo")
-    geometry = np.asarray(frame.geometry.values)
+    geometry = np.array([_without_collection(one) for one in frame.geometry.values], dtype=object)
     low_x, low_y, high_x, high_y = frame.total_bounds
     in_degrees = frame.crs is not None and frame.crs.is_geographic
     longitude_scale = float(np.cos(np.deg2rad((low_y + high_y) / 2))) if in_degrees else 1.0
@@ -80,6 +80,15 @@ def _on_grid(frame: Any) -> Array:
         return np.asarray((points - [low_x, high_y]) * [longitude_scale * GRID / size, -GRID / size])
 
     return np.asarray(shapely.transform(shapely.force_2d(geometry), to_grid))
+
+
+def _without_collection(geometry: Any) -> Any:
+    """The areas of a geometry collection, as repairs of polygons leave them; its centroid if it has none."""
+    shapely = load("shapely", "a map", "geo")
+    if geometry.geom_type != "GeometryCollection":
+        return geometry
+    areas = [part for part in geometry.geoms if part.area > 0]
+    return shapely.union_all(areas) if areas else geometry.centroid
 
 
 def _simplified(shapes: Array) -> list[dict[str, Any]]:
