@@ -8,7 +8,6 @@ s sharpens or flattens, w allows for surprises. Both are chosen for each column 
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -71,7 +70,7 @@ def _rows(part: HiddenEstimates, estimate: FoldEstimate, scale: ChannelScale, ch
 
 
 def _calibrate(values: Array, truth: Array) -> CategoryCalibration:
-    best: tuple[float, Any] = (np.inf, CategoryCalibration())
+    best = (np.inf, CategoryCalibration())
     for sharpness in SHARPNESS:
         for surprise in SURPRISE:
             candidate = CategoryCalibration(float(sharpness), float(surprise))

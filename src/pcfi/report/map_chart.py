@@ -70,7 +70,7 @@ def _aspect(found: MapFacts) -> float:
 
     drawn = [point for shape in found.shapes for point in points(shape.geometry["coordinates"])]
     width, height = (max(axis) - min(axis) for axis in zip(*drawn, strict=True))
-    return round(height / max(width, 1), 3)
+    return float(round(height / max(width, 1), 3))
 
 
 def _features(found: MapFacts) -> list[dict[str, Any]]:
