@@ -11,8 +11,10 @@ from libpysal import examples
 from libpysal.graph import Graph
 from libpysal.weights import Queen, W
 from shapely import Point, Polygon, box
+from typer.testing import CliRunner
 
 import pcfi
+from pcfi.cli.app import app
 from pcfi.inputs.code_columns import code_columns
 from pcfi.inputs.node_tables import read_table
 from pcfi.integrations.geo_graphs import Neighborhood, find_neighbors
@@ -244,3 +246,19 @@ def test_codes_among_the_columns_are_named_and_neighbours_are_not_taken_for_simi
 def test_codes_are_whole_numbers_that_all_differ_and_are_consecutive_or_called_so(name, values, is_code):
     nodes = pd.DataFrame({name: values, "x": np.where(np.arange(40) % 3, 1.0, np.nan)})
     assert code_columns(read_table(nodes)) == [name] * is_code
+
+
+def test_an_id_that_names_nobody_passes_through_where_geometry_makes_the_graph(tmp_path):
+    count = np.where(np.arange(30) % 4, np.arange(30.0) ** 2, np.nan)
+    places = geopandas.GeoDataFrame({"Id": 0, "count": count}, geometry=[Point(k, 0) for k in range(30)], crs=3857)
+    result = pcfi.geo.impute(places)
+    assert (result.values["Id"] == 0).all()
+    assert [report.name for report in result.columns] == ["count"]
+    assert result.values["count"].notna().all()
+    edges = pd.DataFrame({"source": np.arange(29), "target": np.arange(1, 30)})
+    with pytest.raises(pcfi.FeatureError, match="the id 0 stands more than once in the column 'Id'"):
+        pcfi.geo.impute(places, graph=edges)
+    places.to_file(tmp_path / "places.gpkg")
+    done = CliRunner().invoke(app, ["impute", str(tmp_path / "places.gpkg"), "-o", str(tmp_path / "filled.gpkg")])
+    assert done.exit_code == 0, done.stderr
+    assert (geopandas.read_file(tmp_path / "filled.gpkg")["Id"] == 0).all()

@@ -159,7 +159,8 @@ def _no_ends() -> Kind | None:
 def read_nodes(path: str, columns: NodeColumns, ends: Callable[[], Kind | None] = _no_ends) -> NodeFileContents:
     """Read a node file and decide which columns are ids and channels.
 
-    `ends` returns what the ends of the edges hold; None if the graph names nodes by row numbers.
+    `ends` returns what the ends of the edges hold; None if the graph names nodes by row numbers. Without `ends` the
+    graph is made from the nodes, and a column called id that does not name them passes through.
     """
     source = open_input(path, NODE_FORMATS, "nodes")
     texts: DelimitedTable | None = None
@@ -178,6 +179,9 @@ def read_nodes(path: str, columns: NodeColumns, ends: Callable[[], Kind | None] 
         return ends() is not Kind.INTEGER or holds_integers(table[name])
 
     id_column, channels = choose_columns(table, columns, source, lambda name: differ(table[name]), could_name_ends)
+    is_needed = ends is not _no_ends or columns.id is not None
+    if id_column is not None and not is_needed and not differ(table[id_column]):
+        id_column = None  # as the Id of many maps, which is 0 everywhere
     if id_column is not None and table[id_column].null_count:
         lacking = _lacking(table[id_column], id_column)
         raise FileError(f"{source.words}: the column {lacking}, but every node needs an id of its own")

@@ -119,7 +119,10 @@ class Ids:
             )
         chosen = columns.id is not None
         if column is not None:
-            return Ids(frame.get_column(column), column, f"the column {column!r}", named_by_user=chosen)._certain()
+            ids = Ids(frame.get_column(column), column, f"the column {column!r}", named_by_user=chosen)
+            doubt = "" if chosen or ends is not None else ids._doubt()
+            # the Id of many maps is 0 everywhere: it passes through where the graph does not name nodes
+            return replace(ids, series=None, doubt=doubt) if doubt else ids._certain()
         if index is None:
             return Ids.of_rows()
         if index.nlevels > 1:
