@@ -245,3 +245,23 @@ def test_a_table_in_another_form_is_told_from_a_wide_one(table, graph, text):
 def test_dates_in_a_column_are_not_passed_over():
     with pytest.raises(pcfi.ParameterError, match="time='when'"):
         pcfi.panel.impute(wide().rename_axis("when").reset_index(), EDGES)
+
+
+def test_texts_with_offsets_keep_the_local_clock_where_it_changes():
+    times = pd.date_range("2024-03-29", periods=120, freq="h", tz="Europe/Berlin")  # the clock changes on 31 March
+    table = long(wide().set_axis(times))
+    texts = table.assign(when=table["when"].astype(str))
+    assert texts["when"].str[-6:].nunique() == 2
+    expected, result = (pcfi.panel.impute(one, EDGES, **KEYS) for one in (table, texts))
+    np.testing.assert_allclose(result.values["speed"], expected.values["speed"])
+    assert result.seasons == expected.seasons
+    mixed = texts.assign(when=texts["when"].where(texts.index < len(texts) - 1, "2024-03-29"))
+    with pytest.raises(pcfi.FeatureError, match="'2024-03-29' without an offset from UTC"):
+        pcfi.panel.impute(mixed, EDGES, **KEYS)
+
+
+def test_numbers_and_texts_as_names_are_told_apart():
+    table = wide().set_axis([str(number) for number in range(10, 16)], axis=1)
+    graph = nx.path_graph(range(10, 16))
+    with pytest.raises(pcfi.GraphError, match="numbers in one and texts in the other"):
+        pcfi.panel.impute(table, graph)

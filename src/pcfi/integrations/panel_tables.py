@@ -276,9 +276,11 @@ class _NodeAxis:
         known = set(held)
         extra = [name for name in dict.fromkeys(in_graph) if name not in known]
         if len(extra) == len(set(in_graph)) and in_graph:
+            alike = set(map(str, held)) & set(map(str, in_graph))
+            why = "they are numbers in one and texts in the other: convert one" if alike else "not one is the same"
             raise GraphError(
                 f"the graph has the nodes {shortened([repr(one) for one in in_graph[:6]], 4)}, and the table "
-                f"{shortened([repr(one) for one in held[:6]], 4)}: not one is the same"
+                f"{shortened([repr(one) for one in held[:6]], 4)}: {why}"
             )
         _warn_of_nodes(extra, [] if graph is None else [name for name in held if name not in set(in_graph)])
         both = narwhals().new_series("node", [*held, *extra], backend=names.implementation)
