@@ -140,10 +140,10 @@ def test_a_missing_crs_is_mentioned_where_it_matters():
 def test_islands_are_linked_or_left_alone_and_counted():
     shapes = squares(3, 1)
     shapes.loc[3, "geometry"] = box(10, 10, 11, 11)
-    with pytest.warns(pcfi.PcfiWarning, match=r"1 place without a neighbour \(index 3\) are linked to the 3 nearest"):
+    with pytest.warns(pcfi.PcfiWarning, match=r"1 place without a neighbour \(index 3\) is linked to the 3 nearest"):
         linked = pcfi.geo.build_graph(shapes)
     assert linked.degree.tolist() == [2, 3, 2, 3]
-    with pytest.warns(pcfi.PcfiWarning, match="stay without"):
+    with pytest.warns(pcfi.PcfiWarning, match="stays without"):
         alone = pcfi.geo.build_graph(shapes, islands="alone")
     assert alone.degree[3] == 0
 

@@ -265,3 +265,18 @@ def test_numbers_and_texts_as_names_are_told_apart():
     graph = nx.path_graph(range(10, 16))
     with pytest.raises(pcfi.GraphError, match="numbers in one and texts in the other"):
         pcfi.panel.impute(table, graph)
+
+
+@pytest.mark.parametrize("form", ["long", "wide", "array"])
+def test_readings_that_mean_missing_are_filled(form):
+    table = {"long": long(), "wide": wide(), "array": wide().to_numpy()}[form]
+    marked = np.where(np.isnan(table), -1.0, table) if form == "array" else table.fillna(-1.0)
+    graph, keys = (NUMBERED, {}) if form == "array" else (EDGES, KEYS if form == "long" else {})
+    expected = pcfi.panel.impute(table, graph, **keys)
+    result = pcfi.panel.impute(marked, graph, missing_values=[-1], **keys)
+    assert result.n_missing == expected.n_missing
+    np.testing.assert_array_equal(
+        *(one["speed"] if form == "long" else one for one in (result.values, expected.values))
+    )
+    with pytest.raises(pcfi.ParameterError, match="missing_values must be a list of numbers"):
+        pcfi.panel.impute(table, graph, missing_values=["-"], **keys)

@@ -5,6 +5,8 @@ The model is that of `pcfi.panels`: interpolation in time, corrected by how neig
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -31,6 +33,7 @@ def impute(
     time: str | None = None,
     columns: Sequence[str] | None = None,
     nodes: Sequence[Any] | None = None,
+    missing_values: Sequence[float] = (),
     season: Any = "auto",
     complete: bool = False,
     random_state: Any = None,
@@ -54,6 +57,8 @@ def impute(
         cells say that it pays.
     nodes : list, default=None
         Names of the nodes in the order in which the graph numbers them.
+    missing_values : list of numbers, default=()
+        Further readings that mean missing, such as [-1].
     season : "auto", None, "day", "week", "year", number or list, default="auto"
         What repeats: "auto" takes days, weeks and years as far as hidden cells confirm them. A number is a period in
         the unit of time (seconds, if times are dates).
@@ -83,7 +88,7 @@ def impute(
         raise ParameterError(f"must be True or False, got {complete!r}", parameter="complete")
     if complete:
         table = complete_table(table, graph, node, time, nodes)
-    panel = read_panel(table, graph, node, time, columns, nodes)
+    panel = replace(read_panel(table, graph, node, time, columns, nodes), missing_values=_numbers(missing_values))
     filled = _fill(panel, season, seed_of(random_state))
     n_unlearned = sum(int(np.isinf(cells.scale).sum()) for cells in filled.values())
     if n_unlearned:
@@ -110,6 +115,12 @@ def _fill(panel: PanelTable, season: Any, seed: int) -> dict[str, FilledCells]:
         others = OtherColumns.of([one for other, one in smoothed.items() if other != name])
         filled[name] = fill_column(column, fit_column(column, others), others)
     return filled
+
+
+def _numbers(values: Any) -> tuple[float, ...]:
+    if isinstance(values, str | bytes) or not all(isinstance(one, Real) for one in values):
+        raise ParameterError(f"must be a list of numbers, such as [-1], got {values!r}", parameter="missing_values")
+    return tuple(map(float, values))
 
 
 def _axes(panel: PanelTable, season: Any, known: Any) -> PanelAxes:

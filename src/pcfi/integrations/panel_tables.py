@@ -41,6 +41,8 @@ class PanelTable:
         Its nodes are numbered as in `node`; those that are not in the table come last.
     wide : tuple of str or None
         The columns of a wide table that are nodes.
+    missing_values : tuple of float
+        Readings that mean missing.
     """
 
     native: Any
@@ -51,6 +53,7 @@ class PanelTable:
     clock: Array | None
     graph: Graph
     wide: tuple[str, ...] | None = None
+    missing_values: tuple[float, ...] = ()
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -66,6 +69,8 @@ class PanelTable:
         else:
             values[np.ix_(self.node, self.time)] = self._matrix().T
             there[np.ix_(self.node, self.time)] = True
+        if self.missing_values:
+            values[np.isin(values, self.missing_values)] = np.nan
         if np.nanmax(np.abs(values), initial=0.0) > MAX_READING:
             what = f"the column {name!r}" if name else "the table"
             raise FeatureError(f"{what} holds an infinite value, or one beyond {MAX_READING:g}: replace or rescale it")
