@@ -12,7 +12,7 @@ import numpy as np
 from pcfi._typing import Array
 from pcfi.panels.column_model import Candidates, ColumnModel, HiddenReadings, fit_kinds, is_certain
 from pcfi.panels.deviations import Deviations, PanelAxes, anomalies, compare_with_others
-from pcfi.panels.gaps import KINDS, HiddenCells, classify_cells, hide_gaps, hide_sensors, kinds_of_cells
+from pcfi.panels.gaps import KINDS, HiddenGaps, classify_cells, hide_gaps, hide_sensors, kinds_of_cells
 from pcfi.panels.other_columns import OtherColumns, SmoothedColumn
 from pcfi.panels.time_models import CANDIDATES, FEW_CANDIDATES, LINEAR, TimeModel
 
@@ -31,7 +31,7 @@ class PanelColumn:
     values, known, missing : ndarray of shape (n_nodes, n_times)
         `values` are of any content where not known; cells that are neither known nor missing are not in the table.
     axes : PanelAxes
-    rounds : list of HiddenCells
+    rounds : list of HiddenGaps
     model : ColumnModel
         Scale, seasons and smoother; kinds of gaps are not fitted yet.
     """
@@ -40,7 +40,7 @@ class PanelColumn:
     known: Array
     missing: Array
     axes: PanelAxes
-    rounds: list[HiddenCells]
+    rounds: list[HiddenGaps]
     model: ColumnModel
 
     def on_scale(self) -> Array:
@@ -83,7 +83,7 @@ def _joined(samples: list[Candidates]) -> Candidates:
     }
 
 
-def _gap_rounds(known: Array, missing: Array, axes: PanelAxes, rng: np.random.Generator) -> Iterator[HiddenCells]:
+def _gap_rounds(known: Array, missing: Array, axes: PanelAxes, rng: np.random.Generator) -> Iterator[HiddenGaps]:
     """Cells to hide in copies of the gaps."""
     if not missing[known.any(axis=1)].any():
         return
@@ -96,7 +96,7 @@ def _gap_rounds(known: Array, missing: Array, axes: PanelAxes, rng: np.random.Ge
             return
 
 
-def _sensor_rounds(known: Array, missing: Array, rng: np.random.Generator) -> Iterator[HiddenCells]:
+def _sensor_rounds(known: Array, missing: Array, rng: np.random.Generator) -> Iterator[HiddenGaps]:
     """Whole nodes to hide, if whole nodes are missing."""
     reporting = known.any(axis=1)
     return hide_sensors(known, rng) if missing[~reporting].any() and reporting.sum() > 2 else iter(())
@@ -160,7 +160,7 @@ def deviations_of(z: Array, known: Array, model: ColumnModel, axes: PanelAxes, o
 
 
 def _sample(
-    z: Array, column: PanelColumn, hidden: HiddenCells, others: OtherColumns
+    z: Array, column: PanelColumn, hidden: HiddenGaps, others: OtherColumns
 ) -> tuple[HiddenReadings, Candidates]:
     """Hidden cells of one round, and the estimates of each smoother."""
     model, axes, left = column.model, column.axes, column.known & ~hidden.mask

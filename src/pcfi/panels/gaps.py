@@ -92,14 +92,14 @@ class CopiedCells:
 
 
 @dataclass(frozen=True, eq=False)
-class HiddenCells:
+class HiddenGaps:
     """Known cells of a column that are hidden in one round, and the gaps they are copies of."""
 
     mask: Array
     cells: CopiedCells
 
 
-def hide_gaps(known: Array, missing: Array, steps: Array, rng: np.random.Generator) -> tuple[HiddenCells, int]:
+def hide_gaps(known: Array, missing: Array, steps: Array, rng: np.random.Generator) -> tuple[HiddenGaps, int]:
     """Known cells to hide: copies of the gaps that hold missing cells, all kinds alike, elsewhere.
 
     Also returns the number of gaps of the kind that has the fewest. Nodes that never reported are for `hide_sensors`.
@@ -123,7 +123,7 @@ def hide_gaps(known: Array, missing: Array, steps: Array, rng: np.random.Generat
     hidden.flat[cells.target] = True
     hidden &= known
     hidden[_last_readings(known, hidden)] = False
-    return HiddenCells(hidden, cells), min(counts, default=0)
+    return HiddenGaps(hidden, cells), min(counts, default=0)
 
 
 def _copies(runs: Runs, chosen: Array, nodes: Array, n_times: int, rng: np.random.Generator) -> CopiedCells:
@@ -144,7 +144,7 @@ def _last_readings(known: Array, hidden: Array) -> Array:
     return np.asarray(known.any(axis=1) & ~(known & ~hidden).any(axis=1))
 
 
-def hide_sensors(known: Array, rng: np.random.Generator) -> Iterator[HiddenCells]:
+def hide_sensors(known: Array, rng: np.random.Generator) -> Iterator[HiddenGaps]:
     """All readings of some nodes, as copies of nodes that never reported, each node at most once."""
     order = rng.permutation(np.flatnonzero(known.any(axis=1)))
     never, times = np.flatnonzero(~known.any(axis=1)), np.arange(known.shape[1])
@@ -154,4 +154,4 @@ def hide_sensors(known: Array, rng: np.random.Generator) -> Iterator[HiddenCells
         hidden[chosen] = known[chosen]
         sources = np.resize(never, len(chosen))
         ends = ((nodes[:, None] * len(times) + times).ravel() for nodes in (sources, chosen))
-        yield HiddenCells(hidden, CopiedCells(*ends))
+        yield HiddenGaps(hidden, CopiedCells(*ends))
