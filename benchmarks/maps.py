@@ -17,7 +17,7 @@ import pcfi
 DEVELOPED = ("columbus", "us_income", "mexico")
 HELD_OUT = ("baltim", "sids2", "georgia")
 CASES = (("cells", 0.1), ("cells", 0.3), ("cells", 0.6), ("rows", 0.3))
-SEEDS = (0, 1, 2)
+SEEDS = range(10)  # draws of the missing cells: three of 29 cells each, as in columbus, say little
 LEVEL = 0.9
 
 FILES = {

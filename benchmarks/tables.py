@@ -162,8 +162,9 @@ def map_table(rows: list[dict[str, Any]]) -> str:
 
 
 def panel_table(rows: list[dict[str, Any]]) -> str:
-    names = ("panel", "linear", "last value", "neighbour mean", "both", "pcfi", "pcfi over best")
-    return table([{name: row[name] for name in names} for row in rows if "linear" in row])
+    rivals = ("panel", "linear", "last value", "neighbour mean", "both")
+    names = (*rivals, "pcfi, one call per column", "pcfi", "pcfi over best")
+    return table([{name: row.get(name, row["pcfi"]) for name in names} for row in rows if "linear" in row])
 
 
 def write_between(page: Path, begin: str, end: str, text: str) -> None:

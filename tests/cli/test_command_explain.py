@@ -93,7 +93,7 @@ def test_an_audit_tells_what_follows_the_graph_from_what_does_not(tmp_path):
     assert noise["interval_width"] > noise["usual_width"] / 2
     assert income["n_withheld"] == hidden["income"].null_count
     assert len(income["most_exposed"]) == 10
-    assert "not clearly better than guessing" in audit("--column", "noise", "-q").stdout
+    assert "not clearly better than the baseline" in audit("--column", "noise", "-q").stdout
     assert "nothing to recover" in audit("--column", "age").stderr
     assert audit("--column", "income", "--group", "village").exit_code == 2
     assert audit("--column", "incom").exit_code == 2

@@ -198,7 +198,7 @@ def test_json_is_for_machines(files):
     assert [(one["name"], one["verdict"]) for one in facts["columns"]] == [
         (one.name, one.verdict) for one in result.columns
     ]
-    assert [one["error"] for one in facts["columns"]] == pytest.approx([one.error for one in result.columns])
+    assert [one["rmse"] for one in facts["columns"]] == pytest.approx([one.rmse for one in result.columns])
 
 
 def test_the_summary_has_a_table_of_the_incomplete_columns(files, tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from libpysal import examples
-from shapely import box
+from shapely import GeometryCollection, LineString, box
 from typer.testing import CliRunner
 
 import pcfi
@@ -74,9 +74,24 @@ def test_the_report_has_a_map_in_one_file(folder, tmp_path):
     assert corners.min() == 0
     assert corners.max() == 1500
     assert "http" not in spec.get("url", "")
+    assert spec["usermeta"]["aspect"] == round(float(np.ptp(corners[:, 1]) / np.ptp(corners[:, 0])), 3)
     done = CliRunner().invoke(app, ["report", str(tmp_path / "facts.json"), "-o", str(tmp_path / "again.html")])
     assert done.exit_code == 0, done.stderr
     assert 'id="spec-map"' in (tmp_path / "again.html").read_text()
+
+
+def test_a_geometry_collection_is_drawn_by_its_areas(tmp_path):
+    cells = [box(x, y, x + 1, y + 1) for y in range(6) for x in range(6)]
+    cells[7] = GeometryCollection([cells[7], LineString([(1, 1), (2, 2)])])
+    values = np.where(np.arange(36) % 5, np.arange(36.0), np.nan)
+    geopandas.GeoDataFrame({"value": values}, geometry=cells, crs=3857).to_file(tmp_path / "map.gpkg")
+    paths = ["-o", tmp_path / "out.gpkg", "--k", "4", "--report", tmp_path / "report.html"]
+    done = impute(tmp_path / "map.gpkg", *paths)
+    assert done.exit_code == 0, done.stderr
+    assert (
+        "GeometryCollection"
+        not in re.search(r'id="spec-map">(.*?)</script>', (tmp_path / "report.html").read_text())[1]
+    )
 
 
 def test_three_thousand_polygons_make_a_small_page(tmp_path):

@@ -111,3 +111,12 @@ def test_probabilities_of_categories_are_calibrated():
     assert abs(np.mean(confidence) - np.mean(correct)) < 0.06
     with pytest.raises(pcfi.ParameterError, match="a column of categories"):
         result.probabilities("age")
+
+
+def test_a_verdict_calls_a_graph_made_from_the_table_similar_rows():
+    rng = np.random.default_rng(0)
+    group = rng.integers(0, 3, 120)
+    table = 5 * rng.standard_normal((3, 4))[group] + rng.standard_normal((120, 4))
+    table[rng.random(table.shape) < 0.2] = np.nan
+    verdicts = [report.verdict for report in pcfi.impute(table, "knn").columns]
+    assert all("similar rows" in verdict and "graph" not in verdict for verdict in verdicts)

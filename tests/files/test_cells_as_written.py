@@ -219,3 +219,47 @@ def test_names_of_files_need_not_be_valid_utf8(tmp_path):
     except OSError:
         pytest.skip("this disk takes valid UTF-8 only")
     assert read_nodes(path, NodeColumns()).channels == ["x"]
+
+
+def test_a_column_without_fractions_is_filled_with_the_decimal_mark_of_the_file(tmp_path):
+    nodes = "id;x;rooms\na;1,50;1\nb;;\nc;2,5;2\nd;3,5;4\n"
+    impute(tmp_path, nodes, "--confidence", tmp_path / "c.csv")
+    assert (tmp_path / "filled.csv").read_text().splitlines()[2] == "b;2;1,5"
+    assert "." not in (tmp_path / "c.csv").read_text()
+    rows = "".join(f"n{row};{row % 7},5;{row % 5};{'' if row % 4 else row % 3}\n" for row in range(40))
+    edges = "source,target\n" + "".join(f"n{row},n{row + 1}\n" for row in range(39))
+    (tmp_path / "n.csv").write_text("id;x;rooms;floor\n" + rows)
+    (tmp_path / "e.csv").write_text(edges)
+    intervals, filled = tmp_path / "i.csv", tmp_path / "f.csv"
+    done = invoke("impute", tmp_path / "n.csv", tmp_path / "e.csv", "-o", filled, "--intervals", intervals)
+    assert done.exit_code == 0, done.stderr
+    for path in (intervals, filled):
+        assert "." not in path.read_text()
+        assert "," in path.read_text().splitlines()[2].split(";")[-1]
+    assert intervals.read_text().splitlines()[0].count(";") == 9
+
+
+def test_a_file_of_both_decimal_marks_keeps_both(tmp_path):
+    impute(tmp_path, 'id;x;y;z\na;"1,5";2.5;1\nb;;;\nc;"2";3;2\nd;"2,5";3.5;3\n', "--decimal=.")
+    nodes = read_nodes(str(tmp_path / "nodes.csv"), NodeColumns())
+    assert nodes.written.decimals == {"x": ",", "y": ".", "z": "."}
+    (tmp_path / "whole.csv").write_text("id;x\na;1\nb;\nc;2\nd;2\n")
+    nodes = read_nodes(str(tmp_path / "whole.csv"), NodeColumns(decimal=","))
+    assert nodes.written.decimals == {"x": ","}
+
+
+def test_the_table_of_surprising_cells_is_written_as_the_nodes_are(tmp_path):
+    rows = "".join(f"n{row};{row % 7},5;{'' if row % 4 else row}\n" for row in range(40))
+    (tmp_path / "n.csv").write_text("id;x;y\n" + rows)
+    (tmp_path / "e.csv").write_text("source,target\n" + "".join(f"n{row},n{row + 1}\n" for row in range(39)))
+    done = invoke("check", tmp_path / "n.csv", tmp_path / "e.csv", "-o", tmp_path / "s.csv")
+    assert done.exit_code == 0, done.stderr
+    lines = (tmp_path / "s.csv").read_text().splitlines()
+    assert lines[0] == "node;column;value;expected;surprise"
+    assert all(line.count(";") == 4 and "." not in line for line in lines)
+
+
+@pytest.mark.parametrize(("first", "second"), [("True", "False"), ("TRUE", "FALSE"), ("true", "false")])
+def test_truth_values_are_filled_in_the_spelling_of_the_file(tmp_path, first, second):
+    impute(tmp_path, f"id,x\na,{second}\nb,\nc,{second}\nd,{first}\n")
+    assert (tmp_path / "filled.csv").read_text().splitlines()[2] == f"b,{second}"

@@ -363,3 +363,16 @@ def test_a_result_names_its_channels():
     nodes = pd.DataFrame({f"c{k}": [1.0, np.nan, 3.0] for k in range(9)})
     text = repr(pcfi.impute(nodes, [[0, 1], [1, 2]], **METHOD))
     assert "c0, c1, c2, c3, c4, c5, ... c8" in text
+
+
+@pytest.mark.parametrize("form", ["pandas", "polars", "networkx"])
+def test_ids_that_repeat_are_named_where_the_table_cannot_be_read_otherwise(form):
+    import networkx as nx
+
+    nodes = pd.DataFrame({"station": ["a", "b", "b", "c"], "x": [1.0, np.nan, 2.0, 3.0]})
+    edges = pd.DataFrame({"source": ["a", "b"], "target": ["b", "c"]})
+    graph = nx.from_pandas_edgelist(edges) if form == "networkx" else edges
+    with pytest.raises(
+        pcfi.GraphError, match="'station' of the nodes probably holds the ids, but 'b' stands there more"
+    ):
+        pcfi.impute(pl.from_pandas(nodes) if form == "polars" else nodes, graph)

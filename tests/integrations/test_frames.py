@@ -409,3 +409,15 @@ def test_intervals_of_a_table_are_tables_whose_other_columns_stay(make):
         assert (filled[missing] < over[missing]).all()
         np.testing.assert_array_equal(under[~missing], over[~missing])
     assert not any(isinstance(city, str) for city in low["city"].to_pylist())
+
+
+def test_a_column_of_categories_reports_the_share_of_hidden_categories_that_it_finds():
+    rng = np.random.default_rng(0)
+    size = rng.standard_normal(80)
+    nodes = pd.DataFrame({"who": np.arange(80), "size": size, "kind": np.where(size > 0, "big", "small")})
+    nodes.loc[rng.random(80) < 0.3, "kind"] = None
+    edges = pd.DataFrame({"source": np.arange(79), "target": np.arange(1, 80)})
+    numbers, kinds = pcfi.frames.impute(nodes, edges, id="who", categorical=["kind"]).columns
+    assert numbers.accuracy is None
+    assert 0.9 < kinds.accuracy <= 1
+    assert kinds.verdict.endswith(f"({kinds.accuracy:.0%} of hidden categories found)")

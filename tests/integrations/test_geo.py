@@ -5,13 +5,18 @@ import warnings
 
 import geopandas
 import numpy as np
+import pandas as pd
 import pytest
 from libpysal import examples
 from libpysal.graph import Graph
 from libpysal.weights import Queen, W
 from shapely import Point, Polygon, box
+from typer.testing import CliRunner
 
 import pcfi
+from pcfi.cli.app import app
+from pcfi.inputs.code_columns import code_columns
+from pcfi.inputs.node_tables import read_table
 from pcfi.integrations.geo_graphs import Neighborhood, find_neighbors
 
 COLUMNS = ["HOVAL", "INC", "CRIME"]
@@ -135,10 +140,10 @@ def test_a_missing_crs_is_mentioned_where_it_matters():
 def test_islands_are_linked_or_left_alone_and_counted():
     shapes = squares(3, 1)
     shapes.loc[3, "geometry"] = box(10, 10, 11, 11)
-    with pytest.warns(pcfi.PcfiWarning, match=r"1 place without a neighbour \(index 3\) are linked to the 3 nearest"):
+    with pytest.warns(pcfi.PcfiWarning, match=r"1 place without a neighbour \(index 3\) is linked to the 3 nearest"):
         linked = pcfi.geo.build_graph(shapes)
     assert linked.degree.tolist() == [2, 3, 2, 3]
-    with pytest.warns(pcfi.PcfiWarning, match="stay without"):
+    with pytest.warns(pcfi.PcfiWarning, match="stays without"):
         alone = pcfi.geo.build_graph(shapes, islands="alone")
     assert alone.degree[3] == 0
 
@@ -222,3 +227,48 @@ def test_coordinates_beyond_degrees_are_refused_where_the_crs_says_degrees():
     with pytest.raises(pcfi.FeatureError, match=r"12 rows with coordinates that are not degrees.*0, 1, 2, 3, ... 11"):
         pcfi.geo.impute(places)
     assert np.isfinite(pcfi.geo.impute(places.set_crs(3857, allow_override=True)).values["x"]).all()
+
+
+def test_codes_among_the_columns_are_named_and_neighbours_are_not_taken_for_similar_rows():
+    tracts = geopandas.read_file(examples.get_path("columbus.shp"))
+    tracts["CRIME"] = tracts["CRIME"].mask(np.random.default_rng(0).random(len(tracts)) < 0.3)
+    with pytest.warns(pcfi.ColumnWarning, match="'COLUMBUS_', 'COLUMBUS_I', 'POLYID', 'NEIG', 'NEIGNO' hold") as caught:
+        pcfi.geo.impute(tracts)
+    assert {warning.category for warning in caught} == {pcfi.ColumnWarning}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pcfi.geo.impute(tracts, channels=["CRIME", "INC", "POLYID"])
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "is_code"),
+    [
+        ("station", np.arange(1, 41), True),
+        ("FIPSNO", 37_001 + 2 * np.arange(40), True),
+        ("year", 1_980 + np.arange(40), False),
+        ("zip", 10_000 + 7 * np.arange(40.0), True),
+        ("population", 1_000 + 7 * np.arange(40), False),
+        ("rooms", np.arange(40) % 5, False),
+        ("code", np.arange(40) % 5, False),
+        ("key", np.arange(40) + 0.5, False),
+    ],
+)
+def test_codes_are_whole_numbers_that_all_differ_and_are_consecutive_or_called_so(name, values, is_code):
+    nodes = pd.DataFrame({name: values, "x": np.where(np.arange(40) % 3, 1.0, np.nan)})
+    assert code_columns(read_table(nodes)) == [name] * is_code
+
+
+def test_an_id_that_names_nobody_passes_through_where_geometry_makes_the_graph(tmp_path):
+    count = np.where(np.arange(30) % 4, np.arange(30.0) ** 2, np.nan)
+    places = geopandas.GeoDataFrame({"Id": 0, "count": count}, geometry=[Point(k, 0) for k in range(30)], crs=3857)
+    result = pcfi.geo.impute(places)
+    assert (result.values["Id"] == 0).all()
+    assert [report.name for report in result.columns] == ["count"]
+    assert result.values["count"].notna().all()
+    edges = pd.DataFrame({"source": np.arange(29), "target": np.arange(1, 30)})
+    with pytest.raises(pcfi.FeatureError, match="the id 0 stands more than once in the column 'Id'"):
+        pcfi.geo.impute(places, graph=edges)
+    places.to_file(tmp_path / "places.gpkg")
+    done = CliRunner().invoke(app, ["impute", str(tmp_path / "places.gpkg"), "-o", str(tmp_path / "filled.gpkg")])
+    assert done.exit_code == 0, done.stderr
+    assert (geopandas.read_file(tmp_path / "filled.gpkg")["Id"] == 0).all()

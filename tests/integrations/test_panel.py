@@ -218,3 +218,65 @@ def test_intervals_need_a_probability():
     result = pcfi.panel.impute(wide(), EDGES)
     with pytest.raises(pcfi.ParameterError, match="between 0 and 1"):
         result.interval(90)
+
+
+NUMBERED = [np.arange(5), np.arange(1, 6)]
+
+
+@pytest.mark.parametrize(
+    ("table", "graph", "text"),
+    [
+        (long(), EDGES, "read with node='sensor', time='when'"),
+        (long(), None, "read with node='sensor', time='when'"),
+        (long().assign(sensor=long()["sensor"].map(NAMES.index)), NUMBERED, "read with node='sensor', time='when'"),
+        (pl.from_pandas(long()), EDGES, "read with node='sensor', time='when'"),
+        (long().set_index(["sensor", "when"]), EDGES, "levels 'sensor', 'when', as that of a long table"),
+        (wide().T, EDGES, r"pass table\.T"),
+        (wide().T.rename_axis("sensor").reset_index(), EDGES, r"pass table\.set_index\('sensor'\)\.T"),
+        (wide().set_axis(range(6), axis=1).T, NUMBERED, r"pass table\.T"),
+        (wide().to_numpy().T, NUMBERED, r"pass array\.T"),
+    ],
+)
+def test_a_table_in_another_form_is_told_from_a_wide_one(table, graph, text):
+    with pytest.raises(pcfi.FeatureError, match=text):
+        pcfi.panel.impute(table, graph)
+
+
+def test_dates_in_a_column_are_not_passed_over():
+    with pytest.raises(pcfi.ParameterError, match="time='when'"):
+        pcfi.panel.impute(wide().rename_axis("when").reset_index(), EDGES)
+
+
+def test_texts_with_offsets_keep_the_local_clock_where_it_changes():
+    times = pd.date_range("2024-03-29", periods=120, freq="h", tz="Europe/Berlin")  # the clock changes on 31 March
+    table = long(wide().set_axis(times))
+    texts = table.assign(when=table["when"].astype(str))
+    assert texts["when"].str[-6:].nunique() == 2
+    expected, result = (pcfi.panel.impute(one, EDGES, **KEYS) for one in (table, texts))
+    np.testing.assert_allclose(result.values["speed"], expected.values["speed"])
+    assert result.seasons == expected.seasons
+    mixed = texts.assign(when=texts["when"].where(texts.index < len(texts) - 1, "2024-03-29"))
+    with pytest.raises(pcfi.FeatureError, match="'2024-03-29' without an offset from UTC"):
+        pcfi.panel.impute(mixed, EDGES, **KEYS)
+
+
+def test_numbers_and_texts_as_names_are_told_apart():
+    table = wide().set_axis([str(number) for number in range(10, 16)], axis=1)
+    graph = nx.path_graph(range(10, 16))
+    with pytest.raises(pcfi.GraphError, match="numbers in one and texts in the other"):
+        pcfi.panel.impute(table, graph)
+
+
+@pytest.mark.parametrize("form", ["long", "wide", "array"])
+def test_readings_that_mean_missing_are_filled(form):
+    table = {"long": long(), "wide": wide(), "array": wide().to_numpy()}[form]
+    marked = np.where(np.isnan(table), -1.0, table) if form == "array" else table.fillna(-1.0)
+    graph, keys = (NUMBERED, {}) if form == "array" else (EDGES, KEYS if form == "long" else {})
+    expected = pcfi.panel.impute(table, graph, **keys)
+    result = pcfi.panel.impute(marked, graph, missing_values=[-1], **keys)
+    assert result.n_missing == expected.n_missing
+    np.testing.assert_array_equal(
+        *(one["speed"] if form == "long" else one for one in (result.values, expected.values))
+    )
+    with pytest.raises(pcfi.ParameterError, match="missing_values must be a list of numbers"):
+        pcfi.panel.impute(table, graph, missing_values=["-"], **keys)

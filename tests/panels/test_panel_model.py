@@ -101,13 +101,16 @@ def test_hidden_gaps_are_like_the_missing_ones():
     known = np.ones((50, 400), dtype=bool)
     known[:10, 100:130] = False
     known[20:25, 390:] = False
-    hidden, _ = hide_gaps(known, ~known, np.arange(400.0), np.random.default_rng(0))
+    copies, _ = hide_gaps(known, ~known, np.arange(400.0), np.random.default_rng(0))
+    hidden = copies.mask
     assert not (hidden & ~known).any()
     assert 0.02 < hidden.sum() / known.sum() < 0.25
     kinds = kinds_of_cells(known & ~hidden, np.arange(400.0))[hidden]
     assert {KINDS[kind] for kind in np.unique(kinds)} == {"outage", "open end"}
     assert (known & ~hidden).any(axis=1).all()
-    masks = list(hide_sensors(known, np.random.default_rng(0)))
+    assert not known.flat[copies.cells.source].any()
+    assert (copies.cells.copied(~known) >= hidden).all()
+    masks = [one.mask for one in hide_sensors(known, np.random.default_rng(0))]
     assert sum(mask.any(axis=1) for mask in masks).max() == 1
     assert sum(mask.any(axis=1).sum() for mask in masks) == 20
     assert all((mask | ~known)[mask.any(axis=1)].all() for mask in masks)

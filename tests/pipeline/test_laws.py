@@ -123,8 +123,8 @@ def test_order_and_origin_do_not_matter_to_values():
     np.testing.assert_allclose(moved.values + 1000, plain.values[nodes][:, columns], atol=1e-2)
     assert moved.alpha == plain.alpha
     assert [one.name for one in moved.columns] == [str(number) for number in range(6)]
-    errors = np.array([one.error for one in plain.columns])
-    np.testing.assert_allclose([one.error for one in moved.columns], errors[columns], rtol=1e-2)
+    errors = np.array([one.rmse for one in plain.columns])
+    np.testing.assert_allclose([one.rmse for one in moved.columns], errors[columns], rtol=1e-2)
 
 
 @pytest.mark.parametrize(

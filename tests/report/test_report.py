@@ -87,14 +87,14 @@ def test_the_table_of_columns_shows_what_hidden_cells_say():
     facts = make_facts()
     reports = pcfi.impute(features(), ring()).columns
     assert facts.columns == tuple(reports)
-    evil = dataclasses.replace(reports[0], name=EVIL, error=float("nan"))
+    evil = dataclasses.replace(reports[0], name=EVIL, rmse=float("nan"))
     complete = dataclasses.replace(reports[1], name="whole", n_missing=0)
     table = column_table(dataclasses.replace(facts, columns=(evil, complete, reports[2])))
     assert table.header == (
         "column",
         "missing",
-        "error",
-        "error of the mean",
+        "root mean squared error",
+        "of the mean",
         "R²",
         "covered by 90% intervals",
         "what explains it",
@@ -102,7 +102,7 @@ def test_the_table_of_columns_shows_what_hidden_cells_say():
     assert [row[0] for row in table.rows] == [EVIL, reports[2].name]
     assert table.rows[0][2] == "-"
     third = reports[2]
-    assert table.rows[1][1:4] == (str(third.n_missing), f"{third.error:.4g}", f"{third.error_of_mean:.4g}")
+    assert table.rows[1][1:4] == (str(third.n_missing), f"{third.rmse:.4g}", f"{third.rmse_of_mean:.4g}")
     assert table.rows[1][4:] == (f"{third.r2:.2f}", f"{third.coverage:.0%}", third.verdict)
     page = render_page(dataclasses.replace(facts, columns=(evil,)))
     assert '<h2 id="columns">Columns</h2>' in page

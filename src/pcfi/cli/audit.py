@@ -63,14 +63,14 @@ def audit(
 def _lines(exposure: Any) -> list[str]:
     from pcfi.explanation.explanation import number
 
-    whole = exposure.recovery[0]
-    unit = "of cells guessed wrongly" if exposure.is_category else "error"
+    overall = exposure.recovery[0]
+    unit = "share wrong" if exposure.is_category else "rmse"
     lines = [
-        f"{exposure.column} is withheld at {exposure.n_withheld:,} nodes. {_verdict(whole, exposure.is_category)}",
-        f"{'':<20} {'hidden':>7} {unit:>12} {'by guessing':>12} {'recovered':>10}",
+        f"{exposure.column} is withheld at {exposure.n_withheld:,} nodes. {_verdict(overall, exposure.is_category)}",
+        f"{'':<20} {'hidden':>7} {unit:>12} {'baseline':>12} {'recovered':>10}",
     ]
     lines += [
-        f"{one.group:<20} {one.n_hidden:>7,} {number(one.error):>{max(12, len(unit))}} {number(one.error_of_mean):>12} "
+        f"{one.group:<20} {one.n_hidden:>7,} {number(one.error):>12} {number(one.error_of_mean):>12} "
         f"{one.explained:>10.0%}"
         for one in exposure.recovery
     ]
@@ -82,12 +82,12 @@ def _lines(exposure: Any) -> list[str]:
     return lines
 
 
-def _verdict(whole: Any, is_category: bool) -> str:
-    if not whole.explained > 0 or 100 * whole.explained < 2 * whole.standard_error:
-        return "What is known does not clearly give it away: estimates are not clearly better than guessing."
-    part = f"{whole.explained:.0%} +- {whole.standard_error:.0f} %"
-    kind = "wrong guesses" if is_category else "squared errors of a guess"
-    return f"What is known gives part of it away: {part} of the {kind} are avoided."
+def _verdict(overall: Any, is_category: bool) -> str:
+    if not overall.explained > 0 or 100 * overall.explained < 2 * overall.standard_error:
+        return "It cannot clearly be recovered: estimates are not clearly better than the baseline."
+    part = f"{overall.explained:.0%} +- {overall.standard_error:.0f} %"
+    kind = "wrong categories" if is_category else "squared error"
+    return f"It can partly be recovered: {part} of the {kind} of the baseline {'are' if is_category else 'is'} avoided."
 
 
 command = grouped_command(audit)

@@ -9,6 +9,7 @@ import typer
 from pcfi.cli import options as o
 from pcfi.cli.arguments import grouped_command
 from pcfi.cli.loading import fill_loaded, load
+from pcfi.cli.output_tables import as_written, delimiter
 from pcfi.cli.session import open_session
 from pcfi.errors import ParameterError
 from pcfi.files.formats import TABLE_FORMATS, format_of
@@ -49,7 +50,9 @@ def check(
         with session.stage("check"):
             found = result.surprise
         if listing.output is not None and form is not None:
-            write_table(_table(found), listing.output, form, force=listing.force)
+            table = _table(found)
+            table = as_written("check", table, loaded) if form.is_text else table
+            write_table(table, listing.output, form, force=listing.force, delimiter=delimiter(form, loaded))
             session.say(f"Wrote {listing.output}")
         if running.as_json:
             typer.echo(json.dumps(found.to_rows(listing.most), default=str))

@@ -264,12 +264,12 @@ def _show_columns(session: Session, summary: Info) -> None:
     if not reports:
         return
     part = "" if summary.n_judged == summary.graph.n_nodes else f", on {summary.n_judged:,} nodes"
-    title = f"Known cells that were hidden and estimated{part}; explained is 1 - error² / mean's"
+    title = f"Known cells that were hidden and estimated{part}; explained is 1 - rmse² / mean's"
     table = Table(title=title, title_justify="left", title_style="bold")
-    for name in ("column", "hidden", "error", "of the mean", "explained", "verdict"):
+    for name in ("column", "hidden", "rmse", "of the mean", "explained", "verdict"):
         table.add_column(name, justify="left" if name in ("column", "verdict") else "right")
     for one in reports[:MAX_CHANNELS_SHOWN]:
-        errors = (f"{error:.4g}" if isfinite(error) else "-" for error in (one.error, one.error_of_mean))
+        errors = (f"{error:.4g}" if isfinite(error) else "-" for error in (one.rmse, one.rmse_of_mean))
         spread = f" +- {one.standard_error:.0%}" if isfinite(one.standard_error) else ""
         explained = f"{one.r2:.0%}{spread}" if isfinite(one.r2) else "-"
         table.add_row(Text(printable(one.name)), f"{one.n_hidden:,}", *errors, explained, Text(printable(one.verdict)))

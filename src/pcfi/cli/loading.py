@@ -10,6 +10,7 @@ from pcfi._typing import Array
 from pcfi.cli.session import Session
 from pcfi.errors import FeatureError, ParameterError, counted
 from pcfi.files import edge_files, node_files
+from pcfi.inputs.code_columns import code_columns, code_text
 from pcfi.inputs.columns import EdgeColumns, NodeColumns
 from pcfi.inputs.graphs import Graph, read_graph
 from pcfi.inputs.ids import is_frame
@@ -121,6 +122,7 @@ def load(
         graph = _by_rows(session, table, edges, edge_columns, paths[1])
         if is_frame(edges.graph) and node_columns.id is None:
             _warn_of_ids(session, table, edges)
+    say_codes(session, table, node_columns, edges)
     with session.stage("prepare graph"):
         n_nodes = nodes.table.num_rows
         rows = f"{paths[0]} has {n_nodes} rows" + (" (or name its ids with --id)" if nodes.id is None else "")
@@ -138,7 +140,8 @@ def fill_loaded(session: Session, loaded: Loaded, parameters: dict[str, Any]) ->
 
     with session.stage("impute"):
         graphs = loaded.candidates or (loaded.graph_like,)
-        return impute_best(loaded.table, graphs, **parameters, progress=session.progress)
+        on_map = bool(loaded.candidates)
+        return impute_best(loaded.table, graphs, from_geometry=on_map, **parameters, progress=session.progress)
 
 
 def _load_rows(session: Session, path: str, node_columns: NodeColumns, rule: SimilarRows, *, rounds: bool) -> Loaded:
@@ -147,12 +150,21 @@ def _load_rows(session: Session, path: str, node_columns: NodeColumns, rule: Sim
     session.say(node_files.described(nodes, path))
     chosen = NodeColumns(id=nodes.id, channels=nodes.channels, categorical=nodes.categorical)
     table = read_table(nodes.table, chosen, round=rounds)
+    say_codes(session, table, node_columns)
     with session.stage("link similar rows"):
         graph = read_graph(rule(table.values()), nodes.table.num_rows, path, directed=False)
     session.say(f"{path}: {counted(graph.n_edges, 'pair')} of similar rows")
     loaded = Loaded(nodes, table, graph, rule=rule)
     refuse_infinite(loaded)
     return loaded
+
+
+def say_codes(session: Session, table: NodeTable, columns: NodeColumns, edges: Any = None) -> None:
+    """Warn of codes that are used like measurements, unless the user names the columns."""
+    graph, ends = (None, None) if edges is None else (edges.graph, edges.edge_columns())
+    names = [] if columns.channels is not None else code_columns(table, graph, ends)
+    if names:
+        session.warn(f"{code_text(names)}: leave out with {' '.join(f'--exclude {name}' for name in names)}")
 
 
 def unused_weight_text(path: str, column: str) -> str:

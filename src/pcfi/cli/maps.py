@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pcfi.cli.loading import Loaded, refuse_infinite
+from pcfi.cli.loading import Loaded, refuse_infinite, say_codes
 from pcfi.cli.session import Session
 from pcfi.errors import FileError, counted
 from pcfi.files import node_files
@@ -34,6 +34,7 @@ def load_map(session: Session, path: str, columns: NodeColumns, rule: Neighborho
     chosen = NodeColumns(id=nodes.id, channels=nodes.channels, categorical=nodes.categorical)
     table = read_table(nodes.table, chosen, round=rounds)
     session.say(f"{path}: {counted(candidates[0].n_edges, 'pair')} of neighbours")
+    say_codes(session, table, columns)
     loaded = Loaded(nodes, table, candidates[0], candidates)
     refuse_infinite(loaded)
     return loaded

@@ -50,7 +50,7 @@ def fitting(what: str, table: Any, form: Format, loaded: Loaded) -> Any:
     geometry = loaded.nodes.geometry
     if form.is_text:
         table = table if geometry is None else geometry.as_text(table)
-        return table if loaded.nodes.written is None else _as_written(what, table, loaded)
+        return as_written(what, table, loaded)
     if not form.is_array:
         return loaded.nodes.typed(table)
     if loaded.nodes.categorical:
@@ -60,8 +60,8 @@ def fitting(what: str, table: Any, form: Format, loaded: Loaded) -> Any:
     return table.select([name for name in table.column_names if name.removesuffix(CONFIDENCE) in names])
 
 
-def _as_written(what: str, table: Any, loaded: Loaded) -> Any:
-    """Numbers with the decimal mark of the node file; among the values, known cells as they are written there."""
+def as_written(what: str, table: Any, loaded: Loaded) -> Any:
+    """Numbers with the decimal mark of the node file, if that is text; known cells of values as they are there."""
     import pyarrow as pa
 
     written = loaded.nodes.written

@@ -7,8 +7,7 @@ A column of categories is one channel per category, 1 where a node has it. Their
 s sharpens or flattens, w allows for surprises. Both are chosen for each column by the likelihood of its hidden cells.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,10 +25,11 @@ PRIOR_CELLS = 2.0  # that say s = 1: the penalty of a factor of e, as a differen
 
 @dataclass(frozen=True)
 class CategoryCalibration:
-    """Sharpness s of the estimates and weight w of a surprise, of one column."""
+    """Sharpness s of the estimates and weight w of a surprise, of one column; and the part of hidden cells found."""
 
     sharpness: float = 1.0
     surprise: float = 0.1
+    accuracy: float | None = None
 
     def probabilities(self, estimates: Array) -> Array:
         """One row of probabilities for each row of estimates."""
@@ -71,11 +71,13 @@ def _rows(part: HiddenEstimates, estimate: FoldEstimate, scale: ChannelScale, ch
 
 def calibrate(values: Array, truth: Array) -> CategoryCalibration:
     """The most likely calibration, from a row of estimates per cell and the number of its true category."""
-    best: tuple[float, Any] = (np.inf, CategoryCalibration())
+    best = (np.inf, CategoryCalibration())
     for sharpness in SHARPNESS:
         for surprise in SURPRISE:
             candidate = CategoryCalibration(float(sharpness), float(surprise))
             likelihood = candidate.probabilities(values)[np.arange(len(truth)), truth]
             loss = -float(np.log(np.maximum(likelihood, 1e-12)).sum()) + PRIOR_CELLS * float(np.log(sharpness)) ** 2
             best = min(best, (loss, candidate), key=lambda one: one[0])
-    return best[1] if len(truth) else CategoryCalibration()
+    if not len(truth):
+        return CategoryCalibration()
+    return replace(best[1], accuracy=float((values.argmax(axis=1) == truth).mean()))

@@ -46,12 +46,13 @@ def report_columns(problem: Problem, model: ValueModel, errors: ColumnErrors) ->
                 n_known=n_known,
                 n_missing=n_nodes - n_known,
                 n_hidden=int(n_hidden[number]) // int(widths[number]),
-                error=_root(sums["of_model"][number], n_hidden[number], errors.unit[first]),
-                error_of_mean=_root(sums["of_mean"][number], n_hidden[number], errors.unit[first]),
+                rmse=_root(sums["of_model"][number], n_hidden[number], errors.unit[first]),
+                rmse_of_mean=_root(sums["of_mean"][number], n_hidden[number], errors.unit[first]),
                 r2=float(explained["of_model"][number]),
                 r2_graph=float(explained["of_graph"][number]),
                 r2_columns=float(explained["of_row"][number]),
                 coverage=float(covered[number]) if n_hidden[number] else float("nan"),
+                accuracy=model.categories[number].accuracy if number in model.categories else None,
                 verdict="",
                 standard_error=_standard_error(
                     n_hidden[number], sums["of_mean"][number], sums["of_model"][number], sums["squared_gains"][number]
@@ -60,11 +61,12 @@ def report_columns(problem: Problem, model: ValueModel, errors: ColumnErrors) ->
         )
     covariance, constant = _graph_covariance(model), problem.channels.constant.copy()
     constant[problem.categorical] = False
+    graph = "the graph" if problem.build_graph is None else "similar rows"  # a graph made from the table adds no facts
     verdicts = []
     for report, channel in zip(reports, first_channels.tolist(), strict=True):
         companions = partial(_companions, model, channel, columns, names)
         unlearned = _unlearned(report, is_constant=bool(constant[channel]))
-        verdicts.append(unlearned or _explained_by(report, covariance[channel], companions))
+        verdicts.append(unlearned or _explained_by(report, graph, covariance[channel], companions))
     return ColumnReports(
         ColumnReport(**{**vars(report), "verdict": verdict}) for report, verdict in zip(reports, verdicts, strict=True)
     )
@@ -98,18 +100,20 @@ def _unlearned(report: ColumnReport, *, is_constant: bool) -> str:
     return "" if report.n_hidden else "too few known cells to tell"
 
 
-def _explained_by(report: ColumnReport, covariance: float, companions: Callable[[], str]) -> str:
+def _explained_by(report: ColumnReport, graph: str, covariance: float, companions: Callable[[], str]) -> str:
     """The verdict on a column that was estimated: `covariance` is that with the graph's estimates."""
+    found = "" if report.accuracy is None else f" ({report.accuracy:.0%} of hidden categories found)"
     if not report.r2 > MIN_R2:
-        return "neither the graph nor other columns explain it: filled close to its mean"
+        usual = "the most frequent" if found else "its mean"
+        return f"neither {graph} nor other columns explain it: filled close to {usual}{found}"
     parts = []
     if report.r2_graph > MIN_R2:
-        parts.append("follows the graph" if covariance > 0 else "runs against the graph")
+        parts.append(f"follows {graph}" if covariance > 0 else f"runs against {graph}")
     if report.r2_columns > MIN_R2:
         parts.append(f"explained by {companions()}")
     if report.r2_columns > report.r2_graph:
         parts.reverse()
-    return ", ".join(parts) if parts else "explained by the graph and other columns together"
+    return (", ".join(parts) if parts else f"explained by {graph} and other columns together") + found
 
 
 def _graph_covariance(model: ValueModel) -> Array:

@@ -31,14 +31,17 @@ class ColumnReport:
     name : str
     n_known, n_missing, n_hidden : int
         Cells that are known, missing, and known but hidden to learn from.
-    error, error_of_mean : float
-        Root mean squared error on hidden cells, of the estimates and of the column's mean, in the column's unit. NaN if
-        none was hidden.
+    rmse, rmse_of_mean : float
+        Root mean squared error on hidden cells, of the estimates and of the column's mean, in the column's unit; of
+        booleans and categories, that of their probabilities. NaN if none was hidden. `expected_error` of a result is
+        an absolute error, which is smaller: that of normal errors is 0.8 of their root mean square.
     r2, r2_graph, r2_columns : float
         Part of the variance of hidden cells that the estimates explain, that the graph alone explains, and that the
         other columns alone explain.
     coverage : float
         Part of the hidden cells that are within their 90 % intervals.
+    accuracy : float or None
+        Of categories, the part of the hidden cells whose category is found.
     verdict : str
         The same in words.
     standard_error : float
@@ -50,14 +53,15 @@ class ColumnReport:
     n_known: int
     n_missing: int
     n_hidden: int
-    error: float
-    error_of_mean: float
+    rmse: float
+    rmse_of_mean: float
     r2: float
     r2_graph: float
     r2_columns: float
     coverage: float
     verdict: str
     standard_error: float = float("nan")
+    accuracy: float | None = None
 
 
 class ColumnReports(tuple[ColumnReport, ...]):
@@ -77,9 +81,9 @@ class ColumnReports(tuple[ColumnReport, ...]):
 
     def __repr__(self) -> str:
         width = max([len("column"), *(len(report.name) for report in self)])
-        lines = [f"{'column':<{width}}  missing     error  of mean     R2  verdict"]
+        lines = [f"{'column':<{width}}  missing      rmse  of mean     R2  verdict"]
         for report in self:
-            numbers = f"{report.n_missing:>7,} {report.error:>9.4g} {report.error_of_mean:>8.4g} {report.r2:>6.2f}"
+            numbers = f"{report.n_missing:>7,} {report.rmse:>9.4g} {report.rmse_of_mean:>8.4g} {report.r2:>6.2f}"
             lines.append(f"{report.name:<{width}}  {numbers}  {report.verdict}")
         return "\n".join(lines)
 

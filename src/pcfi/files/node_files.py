@@ -48,20 +48,31 @@ class WrittenCells:
     format : str
         "csv" or "tsv", by the suffix.
     dialect : Dialect
+    decimal : str
+        The decimal mark of the file: a comma if all columns of numbers that have a mark have it.
     decimals : dict of str
-        The decimal mark of each column of numbers.
+        The decimal mark of each column of numbers; that of the file if the column has none.
     """
 
     cells: Any
     format: str
     dialect: Dialect
+    decimal: str
     decimals: dict[str, str]
 
     @staticmethod
     def of(texts: DelimitedTable, types: dict[str, ColumnType]) -> "WrittenCells":
         """The cells of a text file whose columns have these types."""
+        import pyarrow.compute as pc
+
         decimals = {name: one.decimal for name, one in types.items() if str(one.kind) != "string"}
-        return WrittenCells(texts.cells, texts.source.format.name, dialect_of(texts.source), decimals)
+        decimal = texts.decimal or "."
+        if "," in (texts.decimal, *decimals.values()):
+            points = [name for name, one in decimals.items() if one == "."]
+            without = [name for name in points if not pc.any(pc.match_substring(texts.cells[name], ".")).as_py()]
+            decimal = "," if len(without) == len(points) else "."
+            decimals |= dict.fromkeys(without, decimal)
+        return WrittenCells(texts.cells, texts.source.format.name, dialect_of(texts.source), decimal, decimals)
 
     @property
     def words(self) -> str:
@@ -69,15 +80,33 @@ class WrittenCells:
         return self.dialect.words(set(self.decimals.values()))
 
     def as_written(self, column: Any, name: str, missing: Any = None) -> Any:
-        """A column of numbers as text with the decimal mark of the file; known cells as they were written."""
+        """Numbers as text with the decimal mark of the file, and truth values as it spells them.
+
+        Known cells are as they were written.
+        """
         import pyarrow as pa
         import pyarrow.compute as pc
 
         texts = column.cast(pa.string())
-        decimal = self.decimals.get(name) if missing is not None else max(self.decimals.values(), default=".")
+        decimal = self.decimal if missing is None else self.decimals.get(name, self.decimal)
         if decimal == "," and kind_of_arrow(column.type).is_number:
             texts = pc.replace_substring(texts, ".", ",")
-        return texts if missing is None else pc.if_else(pa.array(missing), texts, self.cells[name])
+        if missing is None:
+            return texts
+        written = self.cells[name]
+        if pa.types.is_boolean(column.type):
+            texts = _spelled_as(texts, written.filter(pa.array(~missing)))
+        return pc.if_else(pa.array(missing), texts, written)
+
+
+def _spelled_as(texts: Any, written: Any) -> Any:
+    """Truth values in the case of those in the file: True and FALSE are spelled in two ways."""
+    import pyarrow.compute as pc
+
+    first = written[0].as_py().strip() if len(written) else ""
+    if first.isupper():
+        return pc.utf8_upper(texts)
+    return pc.utf8_capitalize(texts) if first[:1].isupper() else texts
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -130,7 +159,8 @@ def _no_ends() -> Kind | None:
 def read_nodes(path: str, columns: NodeColumns, ends: Callable[[], Kind | None] = _no_ends) -> NodeFileContents:
     """Read a node file and decide which columns are ids and channels.
 
-    `ends` returns what the ends of the edges hold; None if the graph names nodes by row numbers.
+    `ends` returns what the ends of the edges hold; None if the graph names nodes by row numbers. Without `ends` the
+    graph is made from the nodes, and a column called id that does not name them passes through.
     """
     source = open_input(path, NODE_FORMATS, "nodes")
     texts: DelimitedTable | None = None
@@ -149,6 +179,9 @@ def read_nodes(path: str, columns: NodeColumns, ends: Callable[[], Kind | None] 
         return ends() is not Kind.INTEGER or holds_integers(table[name])
 
     id_column, channels = choose_columns(table, columns, source, lambda name: differ(table[name]), could_name_ends)
+    is_needed = ends is not _no_ends or columns.id is not None
+    if id_column is not None and not is_needed and not differ(table[id_column]):
+        id_column = None  # as the Id of many maps, which is 0 everywhere
     if id_column is not None and table[id_column].null_count:
         lacking = _lacking(table[id_column], id_column)
         raise FileError(f"{source.words}: the column {lacking}, but every node needs an id of its own")

@@ -46,7 +46,7 @@ def read_edges(
     columns = columns or EdgeColumns()
     frame, chosen = open_edges(edges, columns)
     try:
-        ends = _rows_of_ends(frame, chosen.ends, ids)
+        ends = _rows_of_ends(frame, chosen.ends, ids, nodes)
         known: Array = np.logical_and(ends[0] >= 0, ends[1] >= 0)
         if not known.all() and (columns.unknown_ids == "error" or not known.any()):
             _refuse_unknown(frame, chosen.ends, ends, ids)
@@ -61,11 +61,11 @@ def read_edges(
     return ends[:, known], _read_weights(frame, chosen.weight, known)
 
 
-def _rows_of_ends(frame: Any, names: tuple[str, str], ids: Ids) -> Array:
+def _rows_of_ends(frame: Any, names: tuple[str, str], ids: Ids, nodes: Any) -> Array:
     """Rows of the nodes at both ends of every edge, -1 where there is none; in a large table both at the same time."""
 
     def rows(name: str, _: Any = None) -> Array:
-        return ids.rows(frame.get_column(name), f"the edge column {name!r}")
+        return ids.rows(frame.get_column(name), f"the edge column {name!r}", nodes)
 
     if len(frame) < MANY_EDGES:
         return np.stack([rows(name) for name in names])

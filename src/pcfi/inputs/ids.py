@@ -119,7 +119,10 @@ class Ids:
             )
         chosen = columns.id is not None
         if column is not None:
-            return Ids(frame.get_column(column), column, f"the column {column!r}", named_by_user=chosen)._certain()
+            ids = Ids(frame.get_column(column), column, f"the column {column!r}", named_by_user=chosen)
+            doubt = "" if chosen or ends is not None else ids._doubt()
+            # the Id of many maps is 0 everywhere: it passes through where the graph does not name nodes
+            return replace(ids, series=None, doubt=doubt) if doubt else ids._certain()
         if index is None:
             return Ids.of_rows()
         if index.nlevels > 1:
@@ -149,13 +152,33 @@ class Ids:
             raise FeatureError(doubt)
         return self
 
-    def rows(self, names: Any, what: str) -> Array:
-        """Row of each id in the series `names`, -1 where there is none."""
+    def rows(self, names: Any, what: str, nodes: Any = None) -> Array:
+        """Row of each id in the series `names`, -1 where there is none. `nodes` is the node table, for errors."""
         if self.doubt:
             raise FeatureError(self.doubt)
-        if self.series is None:
-            return _row_numbers(names, what, self.words)
-        return locate(self.series, names, f"the ids in {self.words}", what)
+        try:
+            if self.series is None:
+                return _row_numbers(names, what, self.words)
+            return locate(self.series, names, f"the ids in {self.words}", what)
+        except GraphError as error:
+            repeated = "" if nodes is None else _repeated_ids(nodes, names)
+            if repeated:
+                raise GraphError(f"{error.message}; {repeated}") from None
+            raise
+
+
+def _repeated_ids(nodes: Any, names: Any) -> str:
+    """Say which column of text holds most of these names, but one of them more than once; empty if none does."""
+    named = set(names.to_list())
+    for column in nodes.columns:
+        values = nodes.get_column(column)
+        if match_kind(values) != "strings" or not values.is_duplicated().any():
+            continue
+        if 2 * len(named & set(values.to_list())) > len(named):
+            twice = values.filter(values.is_duplicated()).to_list()[0]
+            where = f"the column {column!r} of the nodes probably holds the ids"
+            return f"{where}, but {twice!r} stands there more than once: keep one row per node"
+    return ""
 
 
 def _is_default(index: Any) -> bool:

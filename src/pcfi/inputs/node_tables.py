@@ -188,8 +188,8 @@ class NodeTable:
         index = getattr(self.native, "index", None)
         if index is not None and index.is_unique and (index.get_indexer(names) >= 0).all():
             return np.asarray(index.get_indexer(names))
-        backend = narwhals().from_native(self.native, eager_only=True).implementation
-        rows = self.ids.rows(narwhals().new_series("node", names, backend=backend), what)
+        nodes = self._frame()
+        rows = self.ids.rows(narwhals().new_series("node", names, backend=nodes.implementation), what, nodes)
         if (rows < 0).any():
             name = names[int(np.argmax(rows < 0))]
             raise GraphError(

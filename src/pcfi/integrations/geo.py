@@ -1,5 +1,6 @@
 """GeoDataFrames: a table of places with missing cells -> the same GeoDataFrame, filled from neighbouring places."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -7,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from pcfi._typing import Array
-from pcfi.errors import ParameterError
+from pcfi.errors import GraphWarning, ParameterError
 from pcfi.imputation import impute as impute_features
+from pcfi.inputs.code_columns import code_columns, warn_of_codes
 from pcfi.inputs.columns import EdgeColumns, NodeColumns
 from pcfi.inputs.graphs import Graph
 from pcfi.inputs.node_tables import read_table
@@ -69,7 +71,7 @@ def impute(
     missing_values : list, default=()
         Further values that mean missing, such as [-999].
     round : bool, default=False
-        Whether filled integer and boolean columns stay integers and booleans.
+        Whether filled integer columns stay integers; boolean columns always stay boolean.
     **options
         Further parameters of `pcfi.impute`, such as `bounds` and `random_state`.
 
@@ -103,11 +105,14 @@ def impute(
         missing_values=missing_values,
     )
     table = read_table(gdf.assign(**extra) if extra else gdf, columns, graph=graph, round=round)
+    if channels is None:
+        codes = [name for name in code_columns(table, graph) if name not in extra]
+        warn_of_codes(codes, "name the columns to use with channels=[...]", stacklevel=2)
     if edges is None:
         candidates = [table.number_nodes(graph, EdgeColumns())]
     else:
         candidates = [edges.graph(one) for one in _candidates(weights, options)]
-    result = impute_best(table, candidates, **options)
+    result = impute_best(table, candidates, from_geometry=edges is not None, **options)
     return _without(result, list(extra)) if extra else result
 
 
@@ -144,9 +149,15 @@ def build_graph(
     return find_neighbors(gdf, Neighborhood(contiguity, k, distance, islands)).graph(weights)
 
 
-def impute_best(table: Any, graphs: Sequence[Any], **options: Any) -> Imputation:
-    """Fill with the graph under which hidden known cells are filled best."""
-    return min((impute_features(table, graph, **options) for graph in graphs), key=_error_on_hidden_cells)
+def impute_best(table: Any, graphs: Sequence[Any], *, from_geometry: bool, **options: Any) -> Imputation:
+    """Fill with the graph under which hidden known cells are filled best.
+
+    A graph made from geometry is not made from the table, even if columns such as coordinates make it look so.
+    """
+    with warnings.catch_warnings():
+        if from_geometry:
+            warnings.simplefilter("ignore", GraphWarning)
+        return min((impute_features(table, graph, **options) for graph in graphs), key=_error_on_hidden_cells)
 
 
 def _candidates(weights: str, options: dict[str, Any]) -> tuple[str, ...]:

@@ -218,7 +218,9 @@ def _bridges(frame: Any, places: Array, ends: Array, rule: Neighborhood, *, stac
     if not len(islands) or len(places) == 1:
         return np.empty((2, 0), dtype=np.int64)
     names = shortened([repr(name) for name in frame.index[islands][:6].tolist()], 4)
-    done = f"are linked to the {ISLAND_NEIGHBORS} nearest" if rule.islands == "nearest" else "stay without"
+    verb = ("is", "stays") if len(islands) == 1 else ("are", "stay")
+    linked_to = f"{verb[0]} linked to the {ISLAND_NEIGHBORS} nearest"
+    done = linked_to if rule.islands == "nearest" else f"{verb[1]} without"
     text = f"{counted(len(islands), 'place')} without a neighbour (index {names}) {done}: islands= decides"
     warnings.warn(text, PcfiWarning, stacklevel=stacklevel)
     return _nearest(places, islands, ISLAND_NEIGHBORS) if rule.islands == "nearest" else np.empty((2, 0), np.int64)

@@ -1,10 +1,12 @@
 """Panels: readings of nodes over time and a graph of the nodes -> the same table, filled.
 
-The model is that of `pcfi.panels`: interpolation in time, corrected by how the neighbours moved meanwhile.
+The model is that of `pcfi.panels`: interpolation in time, corrected by how neighbours and other columns moved.
 """
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -15,8 +17,9 @@ from pcfi.integrations.panel_tables import PanelTable, read_panel
 from pcfi.integrations.panel_times import phases_of
 from pcfi.panels.deviations import PanelAxes
 from pcfi.panels.filling import FilledCells, fill_column
-from pcfi.panels.fitting import fit_column
+from pcfi.panels.fitting import fit_column, prepare_column
 from pcfi.panels.gaps import typical_step
+from pcfi.panels.other_columns import OtherColumns
 from pcfi.panels.result import GapReports, PanelImputation, report_gaps
 
 __all__ = ["impute"]
@@ -30,6 +33,7 @@ def impute(
     time: str | None = None,
     columns: Sequence[str] | None = None,
     nodes: Sequence[Any] | None = None,
+    missing_values: Sequence[float] = (),
     season: Any = "auto",
     complete: bool = False,
     random_state: Any = None,
@@ -49,9 +53,12 @@ def impute(
     time : str, default=None
         The column of times: dates, texts of dates, or numbers, in any order and at any distances.
     columns : list of str, default=None
-        The columns of a long table to fill. None: all columns of numbers. Each is filled by itself.
+        The columns of a long table to use and fill. None: all columns of numbers. Columns help each other where hidden
+        cells say that it pays.
     nodes : list, default=None
         Names of the nodes in the order in which the graph numbers them.
+    missing_values : list of numbers, default=()
+        Further readings that mean missing, such as [-1].
     season : "auto", None, "day", "week", "year", number or list, default="auto"
         What repeats: "auto" takes days, weeks and years as far as hidden cells confirm them. A number is a period in
         the unit of time (seconds, if times are dates).
@@ -81,15 +88,8 @@ def impute(
         raise ParameterError(f"must be True or False, got {complete!r}", parameter="complete")
     if complete:
         table = complete_table(table, graph, node, time, nodes)
-    panel = read_panel(table, graph, node, time, columns, nodes)
-    axes, filled = None, {}
-    for number, name in enumerate(panel.names):
-        values, known, missing = panel.readings(name)
-        if not known.any():
-            raise FeatureError(f"{f'the column {name!r}' if name else 'the table'} has no known reading")
-        axes = _axes(panel, season, known)
-        model = fit_column(values, known, missing, axes, seed_of(random_state) + number)
-        filled[name] = fill_column(values, known, missing, model, axes)
+    panel = replace(read_panel(table, graph, node, time, columns, nodes), missing_values=_numbers(missing_values))
+    filled = _fill(panel, season, seed_of(random_state))
     n_unlearned = sum(int(np.isinf(cells.scale).sum()) for cells in filled.values())
     if n_unlearned:
         warnings.warn(
@@ -99,6 +99,28 @@ def impute(
             stacklevel=2,
         )
     return _result(panel, filled)
+
+
+def _fill(panel: PanelTable, season: Any, seed: int) -> dict[str, FilledCells]:
+    """Estimates of the missing cells of each column, from its own readings and from the other columns."""
+    columns = {}
+    for number, name in enumerate(panel.names):
+        values, known, missing = panel.readings(name)
+        if not known.any():
+            raise FeatureError(f"{f'the column {name!r}' if name else 'the table'} has no known reading")
+        columns[name] = prepare_column(values, known, missing, _axes(panel, season, known), seed + number)
+    smoothed = {name: column.smoothed() for name, column in columns.items()} if len(columns) > 1 else {}
+    filled = {}
+    for name, column in columns.items():
+        others = OtherColumns.of([one for other, one in smoothed.items() if other != name])
+        filled[name] = fill_column(column, fit_column(column, others), others)
+    return filled
+
+
+def _numbers(values: Any) -> tuple[float, ...]:
+    if isinstance(values, str | bytes) or not all(isinstance(one, Real) for one in values):
+        raise ParameterError(f"must be a list of numbers, such as [-1], got {values!r}", parameter="missing_values")
+    return tuple(map(float, values))
 
 
 def _axes(panel: PanelTable, season: Any, known: Any) -> PanelAxes:
@@ -122,7 +144,7 @@ def _result(panel: PanelTable, filled: dict[str, FilledCells]) -> PanelImputatio
 def complete_table(table: Any, graph: Any, node: str | None, time: str | None, nodes: Any) -> Any:
     """A long table with a row for each node of the table or the graph at each time of the table."""
     from pcfi.inputs.ids import narwhals, open_frame
-    from pcfi.integrations.panel_tables import names_in
+    from pcfi.integrations.panel_forms import names_in
 
     if node is None or time is None:
         raise ParameterError("complete=True is for long tables: name their columns with node and time")

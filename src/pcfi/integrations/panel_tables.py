@@ -10,11 +10,11 @@ import numpy as np
 from pcfi._typing import Array
 from pcfi.errors import FeatureError, GraphError, ParameterError, PcfiWarning, TooLargeError, counted
 from pcfi.inputs.columns import EdgeColumns, check_name, shortened
-from pcfi.inputs.edge_frames import open_edges
 from pcfi.inputs.graphs import Graph, is_networkx, prepare_graph
 from pcfi.inputs.ids import Ids, is_frame, kind_of, narwhals, open_frame
 from pcfi.inputs.node_tables import NodeTable
-from pcfi.inputs.spatial_weights import is_spatial_weights, names_of_nodes
+from pcfi.inputs.spatial_weights import is_spatial_weights
+from pcfi.integrations.panel_forms import names_in, refuse_other_forms, refuse_transposed_array
 from pcfi.integrations.panel_times import distinct_times, read_times
 from pcfi.system_memory import available, size_in_words
 
@@ -41,6 +41,8 @@ class PanelTable:
         Its nodes are numbered as in `node`; those that are not in the table come last.
     wide : tuple of str or None
         The columns of a wide table that are nodes.
+    missing_values : tuple of float
+        Readings that mean missing.
     """
 
     native: Any
@@ -51,6 +53,7 @@ class PanelTable:
     clock: Array | None
     graph: Graph
     wide: tuple[str, ...] | None = None
+    missing_values: tuple[float, ...] = ()
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -66,6 +69,8 @@ class PanelTable:
         else:
             values[np.ix_(self.node, self.time)] = self._matrix().T
             there[np.ix_(self.node, self.time)] = True
+        if self.missing_values:
+            values[np.isin(values, self.missing_values)] = np.nan
         if np.nanmax(np.abs(values), initial=0.0) > MAX_READING:
             what = f"the column {name!r}" if name else "the table"
             raise FeatureError(f"{what} holds an infinite value, or one beyond {MAX_READING:g}: replace or rescale it")
@@ -209,6 +214,7 @@ def _read_wide(table: Any, graph: Any, time: str | None, nodes: Any) -> PanelTab
     if isinstance(table, np.ndarray):
         if table.ndim != 2 or table.dtype.kind not in "fiu":
             raise FeatureError(f"an array of readings has one row per time and one column per node, got {table.shape}")
+        refuse_transposed_array(table, graph, nodes)
         names: list[Any] = list(range(table.shape[1])) if nodes is None else list(nodes)
         times, clock = np.arange(float(len(table))), None
         wide = tuple(map(str, names))
@@ -217,6 +223,7 @@ def _read_wide(table: Any, graph: Any, time: str | None, nodes: Any) -> PanelTab
         if time is not None:
             check_name("time", time, frame.columns, "the table")
         names = [name for name in frame.columns if name != time and kind_of(frame.get_column(name).dtype).is_number]
+        refuse_other_forms(table, frame, names, graph, time, nodes)
         if not names:
             raise FeatureError("the table has no column of numbers: a wide table has one for each node")
         times, clock = read_times(_wide_times(frame, table, time), "the time")
@@ -247,6 +254,9 @@ def _wide_times(frame: Any, table: Any, time: str | None) -> Any:
     index = getattr(table, "index", None)
     if index is None:
         raise ParameterError("the table has no index of times: name the column of times with time")
+    dates = [name for name in frame.columns if frame.get_column(name).dtype.is_temporal()]
+    if dates and type(index).__name__ == "RangeIndex":
+        raise ParameterError(f"the column {dates[0]!r} holds dates: name the column of times with time={dates[0]!r}")
     return narwhals().from_native(index.to_series(), series_only=True)
 
 
@@ -271,9 +281,11 @@ class _NodeAxis:
         known = set(held)
         extra = [name for name in dict.fromkeys(in_graph) if name not in known]
         if len(extra) == len(set(in_graph)) and in_graph:
+            alike = set(map(str, held)) & set(map(str, in_graph))
+            why = "they are numbers in one and texts in the other: convert one" if alike else "not one is the same"
             raise GraphError(
                 f"the graph has the nodes {shortened([repr(one) for one in in_graph[:6]], 4)}, and the table "
-                f"{shortened([repr(one) for one in held[:6]], 4)}: not one is the same"
+                f"{shortened([repr(one) for one in held[:6]], 4)}: {why}"
             )
         _warn_of_nodes(extra, [] if graph is None else [name for name in held if name not in set(in_graph)])
         both = narwhals().new_series("node", [*held, *extra], backend=names.implementation)
@@ -303,20 +315,6 @@ def _numbered(names: Any, graph: Any) -> _NodeAxis:
         prepared = prepare_graph(graph, int(max(held)) + 1)
     _warn_of_nodes([number for number in range(prepared.n_nodes) if number not in set(held)], [])
     return _NodeAxis(Ids.of_rows(), prepared)
-
-
-def names_in(graph: Any) -> list[Any] | None:
-    """Names of the nodes of a graph that has names."""
-    if graph is None:
-        return []
-    if is_networkx(graph):
-        return list(graph)
-    if is_spatial_weights(graph):
-        return names_of_nodes(graph)
-    if is_frame(graph):
-        frame, chosen = open_edges(graph, EdgeColumns())
-        return list(dict.fromkeys(name for end in chosen.ends for name in frame.get_column(end).unique().to_list()))
-    return None
 
 
 def _warn_of_nodes(only_graph: list[Any], only_table: list[Any]) -> None:

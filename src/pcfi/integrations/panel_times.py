@@ -1,6 +1,8 @@
 """Columns of times -> numbers, and the phases of days, weeks and years."""
 
+import re
 import warnings
+from datetime import UTC, datetime
 from numbers import Real
 from typing import Any
 
@@ -15,6 +17,7 @@ PERIODS = {"day": DAY, "week": 7 * DAY, "year": 365.2425 * DAY}  # seconds
 MAX_PHASES = 2016  # five minutes of a week
 MIN_PHASES = 4  # a season of fewer readings is no season
 MIN_PERIODS = 3  # that a season has to be seen to be looked for
+OFFSET = r"\d:\d\d.*([+-]\d\d(:?\d\d)?|Z)$"  # of a text such as 2024-03-31 03:30:00+02:00
 
 
 def read_times(series: Any, what: str) -> tuple[Array, Array | None]:
@@ -28,11 +31,32 @@ def read_times(series: Any, what: str) -> tuple[Array, Array | None]:
         if not np.isfinite(times).all():
             raise FeatureError(f"{what} is not finite in row {int(np.argmax(~np.isfinite(times)))}")
         return times, None
+    if series.dtype in (nw.String, nw.Object) and re.search(OFFSET, str(series[0])):
+        return _with_offsets(series.cast(nw.String).to_list(), what)
     dates = _as_dates(series, what)
     local = dates
     if getattr(dates.dtype, "time_zone", None) is not None:
         local, dates = dates.dt.replace_time_zone(None), dates.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
     return _seconds(dates), _seconds(local)
+
+
+def _with_offsets(texts: list[str], what: str) -> tuple[Array, Array]:
+    """Texts with offsets from UTC, which differ where the clock changes: seconds, and seconds on the local clock."""
+    different, place = np.unique(texts, return_inverse=True)
+    seconds = np.empty((2, len(different)))
+    for number, text in enumerate(different.tolist()):
+        try:
+            date = datetime.fromisoformat(text)
+        except ValueError as error:
+            raise FeatureError(f"{what} cannot be read as dates, first {text!r}: convert it first") from error
+        offset = date.utcoffset()
+        if offset is None:
+            raise FeatureError(
+                f"{what} holds {text!r} without an offset from UTC, and others with one: write all alike"
+            )
+        local = date.replace(tzinfo=UTC).timestamp()
+        seconds[:, number] = local - offset.total_seconds(), local
+    return seconds[0][place], seconds[1][place]
 
 
 def _seconds(dates: Any) -> Array:
@@ -59,8 +83,6 @@ def _as_dates(series: Any, what: str) -> Any:
 
 
 def _first_bad(texts: Any) -> str:
-    from datetime import datetime
-
     for row, text in enumerate(texts.to_list()):
         try:
             datetime.fromisoformat(text)

@@ -1,4 +1,4 @@
-"""Deviations from the usual, and what the neighbours and all nodes together say about those of each node.
+"""Deviations from the usual, and what neighbours, all other nodes and other columns say about those of each node.
 
 With rho(j, t) the part of the variance of y(j, t) that is known from node j itself (1 where a reading is known, less
 the deeper in a gap), the neighbours of node i say
@@ -6,7 +6,8 @@ the deeper in a gap), the neighbours of node i say
     g(i, t) = sum_j w_ij rho_j y_j / (sum_j w_ij rho_j + (1 - r) / r)
 
 the best linear estimate from neighbours whose deviations all correlate by r with each other and with node i. All other
-nodes together say the same sum with equal weights, c(i, t). Neither holds anything of node i itself.
+nodes together say the same sum with equal weights, c(i, t). Neither holds anything of node i itself. What the other
+columns say, o(i, t), is in `pcfi.panels.other_columns`.
 """
 
 from dataclasses import dataclass
@@ -20,13 +21,13 @@ from pcfi.inputs.graphs import Graph
 from pcfi.panels.profile import Profile, fit_profile
 from pcfi.panels.time_models import TimeModel
 
-MIN_CORRELATION, MAX_CORRELATION = 0.02, 0.98  # taken for those beyond
-FAR_STEPS = 2  # hops beyond the neighbours from which a gap is filled where neighbours know nothing
+MIN_CORRELATION, MAX_CORRELATION = 0.02, 0.98  # estimates of r are clipped to this range
+FAR_STEPS = 2  # hops beyond the neighbours from which a gap is filled where neighbours have no reading
 
 
 @dataclass(frozen=True, eq=False)
 class PanelAxes:
-    """What all columns share: the graph, times in typical steps, and the phase of each time in each season.
+    """The graph, the times in typical steps, and the phase of each time in each season.
 
     If the seasons are given, all are used; else as many of the first ones as hidden cells confirm.
     """
@@ -55,7 +56,7 @@ class PanelAxes:
 
 @dataclass(frozen=True, eq=False)
 class Deviations:
-    """Deviations y in units of each node, 0 where unknown, and what others say about them.
+    """Deviations y in units of each node, 0 where unknown, and predictors of them.
 
     Attributes
     ----------
@@ -63,6 +64,8 @@ class Deviations:
     profile : Profile
     own, nearby, common : ndarray of the same shape
         y, g and c.
+    columns : ndarray of the same shape or None
+        o, if the panel has other columns.
     """
 
     known: Array
@@ -70,16 +73,31 @@ class Deviations:
     own: Array
     nearby: Array
     common: Array
+    columns: Array | None = None
 
-    def smoothed(self, model: TimeModel, nodes: Array, steps: Array) -> tuple[Array, Array]:
-        """Smoothed y, g and c of some nodes, each from the times at which the node has readings; and the variance."""
-        series = np.stack([self.own[nodes], self.nearby[nodes], self.common[nodes]])
-        return model.smooth(series, self.known[nodes], steps)
+    @property
+    def predictors(self) -> list[Array]:
+        """g, c and, if there are other columns, o."""
+        return [self.nearby, self.common, *([] if self.columns is None else [self.columns])]
+
+    def changes(self, model: TimeModel, node: Array, time: Array, steps: Array) -> tuple[Array, Array]:
+        """S[y] and, of each predictor, its change p - S[p] at some cells; and the variance of the smoother.
+
+        S sees only the times at which the node has readings.
+        """
+        nodes, place = np.unique(node, return_inverse=True)
+        series = np.stack([one[nodes] for one in (self.own, *self.predictors)])
+        smoothed, variance = model.smooth(series, self.known[nodes], steps)
+        at = smoothed[:, place, time]
+        at[1:] = np.stack([one[node, time] for one in self.predictors]) - at[1:]
+        return at, variance[place, time]
 
 
-def anomalies(values: Array, known: Array, season: tuple[str, ...], axes: PanelAxes) -> tuple[Profile, Array]:
+def anomalies(
+    values: Array, known: Array, season: tuple[str, ...], axes: PanelAxes, other_means: Array | None = None
+) -> tuple[Profile, Array]:
     """The usual, and deviations from it in units of each node; `values` are 0 where unknown."""
-    profile = fit_profile(values, known, tuple(axes.phases[name] for name in season), axes.graph)
+    profile = fit_profile(values, known, tuple(axes.phases[name] for name in season), axes.graph, other_means)
     own = (values - profile.expected()) / profile.unit[:, None]
     own[~known] = 0.0
     return profile, own
@@ -87,14 +105,17 @@ def anomalies(values: Array, known: Array, season: tuple[str, ...], axes: PanelA
 
 def compare_with_others(profile: Profile, own: Array, known: Array, base: TimeModel, axes: PanelAxes) -> Deviations:
     """Add what neighbours and all nodes say; `base` fills their own gaps before."""
-    smoothed, variance = base.smooth(own[None], known, axes.steps)
-    prior = _prior_variance(own, known, axes.steps, base)
+    estimate, reliability = bridge_gaps(own, known, base, axes.steps)
+    nearby = _nearby(estimate, reliability, known, axes, _neighbor_correlation(own, known, axes.weights))
+    return Deviations(known, profile, own, nearby, _common(estimate, reliability, own, known))
+
+
+def bridge_gaps(own: Array, known: Array, base: TimeModel, steps: Array) -> tuple[Array, Array]:
+    """Return rho y at all cells, with y smoothed by `base` where no reading is known; and rho."""
+    smoothed, variance = base.smooth(own[None], known, steps)
+    prior = _prior_variance(own, known, steps, base)
     reliability = np.where(known, 1.0, np.clip(1 - variance / prior, 0, 1))
-    del variance
-    told = np.where(known, own, smoothed[0]) * reliability
-    del smoothed
-    nearby = _nearby(told, reliability, known, axes, _neighbor_correlation(own, known, axes.weights))
-    return Deviations(known, profile, own, nearby, _common(told, reliability, own, known))
+    return np.where(known, own, smoothed[0]) * reliability, reliability
 
 
 def _prior_variance(own: Array, known: Array, steps: Array, base: TimeModel) -> float:
@@ -118,19 +139,19 @@ def _neighbor_correlation(own: Array, known: Array, weights: Any) -> float:
     return _shrinkage(float((own * (weights @ own)).sum()), float((mask * (weights @ mask)).sum()))
 
 
-def _nearby(told: Array, reliability: Array, known: Array, axes: PanelAxes, shrinkage: float) -> Array:
-    total, weight = axes.weights @ told, axes.weights @ reliability
+def _nearby(estimate: Array, reliability: Array, known: Array, axes: PanelAxes, shrinkage: float) -> Array:
+    total, weight = axes.weights @ estimate, axes.weights @ reliability
     nearby = total / (weight + shrinkage)
-    for _ in range(FAR_STEPS):  # cells that know nothing themselves pass on what their neighbours know
+    for _ in range(FAR_STEPS):  # cells in a gap pass on the estimate from their neighbours
         support = weight / (weight + shrinkage)
         passed = np.where(known, 0.0, (1 - reliability) * support)
-        total, weight = axes.weights @ (told + passed * nearby), axes.weights @ (reliability + passed)
+        total, weight = axes.weights @ (estimate + passed * nearby), axes.weights @ (reliability + passed)
         nearby = np.where(known, nearby, total / (weight + shrinkage))
     return np.asarray(nearby)
 
 
-def _common(told: Array, reliability: Array, own: Array, known: Array) -> Array:
+def _common(estimate: Array, reliability: Array, own: Array, known: Array) -> Array:
     mask = known.astype(np.float64)
     pairs = float((mask.sum(axis=0) ** 2).sum() - mask.sum())
     shrinkage = _shrinkage(float((own.sum(axis=0) ** 2).sum() - (own**2).sum()), pairs)
-    return np.asarray((told.sum(axis=0) - told) / (reliability.sum(axis=0) - reliability + shrinkage))
+    return np.asarray((estimate.sum(axis=0) - estimate) / (reliability.sum(axis=0) - reliability + shrinkage))

@@ -7,14 +7,12 @@ import numpy as np
 
 from pcfi._typing import Array
 from pcfi.panels.column_model import ColumnModel, KindModel
-from pcfi.panels.deviations import Deviations, PanelAxes, anomalies, compare_with_others
+from pcfi.panels.fitting import PanelColumn, deviations_of
 from pcfi.panels.gaps import KINDS, OPEN, kinds_of_cells
-from pcfi.panels.time_models import LINEAR
-
-UNLEARNED = KindModel(LINEAR, np.zeros(2), np.empty(0), np.full(4, np.nan))  # of a gap unlike any that could be hidden
+from pcfi.panels.other_columns import OtherColumns
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class FilledCells:
     """Estimates of the missing cells of one column.
 
@@ -24,6 +22,8 @@ class FilledCells:
         The cells; all other arrays have one entry per cell, in the order of `np.nonzero(missing)`.
     kind : ndarray of int
         Number of the kind of gap in `pcfi.panels.gaps.KINDS`.
+    has_columns : ndarray of bool
+        Whether another column has a reading in the cell.
     center, scale : ndarray
         Estimate, and the unit that errors of hidden cells were measured in, on the scale of the model.
     low, high : float
@@ -33,6 +33,7 @@ class FilledCells:
 
     missing: Array
     kind: Array
+    has_columns: Array
     center: Array
     scale: Array
     low: float
@@ -57,8 +58,11 @@ class FilledCells:
         return error * (self.model.from_scale(self.center) if self.model.logarithmic else 1.0)
 
     def _by_kind(self, measure: Callable[[KindModel], float]) -> Array:
-        table = np.array([measure(self.model.kinds.get(kind, UNLEARNED)) for kind in range(len(KINDS))])
-        return np.asarray(table[self.kind])
+        table = [
+            [measure(self.model.of_kind(kind, has_columns=has_columns)) for kind in range(len(KINDS))]
+            for has_columns in (False, True)
+        ]
+        return np.asarray(np.array(table)[self.has_columns.astype(int), self.kind])
 
     def _within(self, values: Array) -> Array:
         return np.clip(values, self.low, self.high)
@@ -72,33 +76,35 @@ def _quantile(kind: KindModel, coverage: float) -> float:
     return float(kind.scores[place]) if place < len(kind.scores) else np.inf
 
 
-def fill_column(values: Array, known: Array, missing: Array, model: ColumnModel, axes: PanelAxes) -> FilledCells:
+def fill_column(column: PanelColumn, model: ColumnModel, others: OtherColumns) -> FilledCells:
     """Estimate the missing cells."""
-    z = np.where(known, model.to_scale(np.where(known, values, 1.0)), 0.0)
-    profile, own = anomalies(z, known, model.season, axes)
-    found = compare_with_others(profile, own, known, model.base, axes)
-    node, time = np.nonzero(missing)
-    kind = kinds_of_cells(known, axes.steps)[node, time]
+    known, axes = column.known, column.axes
+    deviations = deviations_of(column.on_scale(), known, model, axes, others)
+    node, time = np.nonzero(column.missing)
+    kind, has_columns = kinds_of_cells(known, axes.steps)[node, time], others.known_at(node, time)
     deviation, scale = np.empty(len(node)), np.empty(len(node))
     for number in np.unique(kind):
-        cells = np.flatnonzero(kind == number)
-        fitted = model.kinds.get(int(number), UNLEARNED)
-        deviation[cells], scale[cells] = _estimates(found, fitted, node[cells], time[cells], axes)
-    # beyond the last reading of all nodes nobody could be hidden to learn from
+        for with_reading in (False, True):
+            cells = np.flatnonzero((kind == number) & (has_columns == with_reading))
+            fitted = model.of_kind(int(number), has_columns=with_reading)
+            at, variance = deviations.changes(fitted.time, node[cells], time[cells], axes.steps)
+            deviation[cells] = at[0] + fitted.trust[: len(at) - 1] @ at[1:]
+            scale[cells] = fitted.scale_of(variance)
+    # beyond the last reading of all nodes no known cell could be hidden to learn from
     scale[(kind == OPEN) & ~np.asarray(known.any(axis=0))[time]] = np.inf
-    usual = np.broadcast_to(profile.expected(), known.shape)[node, time]
-    unit = profile.unit[node]
-    low, high = _possible(values[known])
-    return FilledCells(missing, kind, usual + unit * deviation, unit * scale, low, high, model)
-
-
-def _estimates(found: Deviations, model: KindModel, node: Array, time: Array, axes: PanelAxes) -> tuple[Array, Array]:
-    nodes = np.unique(node)
-    place = np.searchsorted(nodes, node)
-    smoothed, variance = found.smoothed(model.time, nodes, axes.steps)
-    at = smoothed[:, place, time]
-    others = np.stack([found.nearby[node, time], found.common[node, time]]) - at[1:]
-    return at[0] + model.trust @ others, model.scale_of(variance[place, time])
+    profile = deviations.profile
+    usual, unit = np.broadcast_to(profile.expected(), known.shape)[node, time], profile.unit[node]
+    low, high = _possible(column.values[known])
+    return FilledCells(
+        missing=column.missing,
+        kind=kind,
+        has_columns=has_columns,
+        center=usual + unit * deviation,
+        scale=unit * scale,
+        low=low,
+        high=high,
+        model=model,
+    )
 
 
 def _possible(known: Array) -> tuple[float, float]:

@@ -1,40 +1,76 @@
 """A column of a panel -> its `ColumnModel`, learned from known cells that are hidden in the way cells are missing.
 
-Scale (logarithms or not), seasons and the smoother that fills the gaps of neighbours are those under which
-interpolation in time is best; smoother and trust of each kind of gap follow, by `pcfi.panels.column_model`.
+Scale (logarithms or not), seasons and the smoother that bridges the gaps of neighbours are those under which
+interpolation in time is best; smoother and factors of each kind of gap follow, by `pcfi.panels.column_model`.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from pcfi._typing import Array
 from pcfi.panels.column_model import Candidates, ColumnModel, HiddenReadings, fit_kinds, is_certain
 from pcfi.panels.deviations import Deviations, PanelAxes, anomalies, compare_with_others
-from pcfi.panels.gaps import KINDS, classify_cells, hide_gaps, hide_sensors, kinds_of_cells
+from pcfi.panels.gaps import KINDS, HiddenGaps, classify_cells, hide_gaps, hide_sensors, kinds_of_cells
+from pcfi.panels.other_columns import OtherColumns, SmoothedColumn
 from pcfi.panels.time_models import CANDIDATES, FEW_CANDIDATES, LINEAR, TimeModel
 
-ENOUGH_GAPS = 200  # hidden of each kind, after which no further round is made
+MIN_GAPS_HIDDEN = 200  # of each kind, after which no further round is made
 MAX_ROUNDS = 5
 SHARE_OF_TESTS = 0.1  # of the known cells, if only whole nodes are missing
 MAX_CELLS_TO_COMPARE = 2_000_000  # of a stretch of time on which scale and seasons are compared
 
 
-def fit_column(values: Array, known: Array, missing: Array, axes: PanelAxes, seed: int) -> ColumnModel:
-    """Learn the model of a column; `values` are of shape (n_nodes, n_times), of any content where not known."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PanelColumn:
+    """A column of a panel with its scale, and the rounds in which known cells are hidden.
+
+    Attributes
+    ----------
+    values, known, missing : ndarray of shape (n_nodes, n_times)
+        `values` are of any content where not known; cells that are neither known nor missing are not in the table.
+    axes : PanelAxes
+    rounds : list of HiddenGaps
+    model : ColumnModel
+        Scale, seasons and smoother; kinds of gaps are not fitted yet.
+    """
+
+    values: Array
+    known: Array
+    missing: Array
+    axes: PanelAxes
+    rounds: list[HiddenGaps]
+    model: ColumnModel
+
+    def on_scale(self) -> Array:
+        """Values on the scale of the model, 0 where unknown."""
+        return np.where(self.known, self.model.to_scale(np.where(self.known, self.values, 1.0)), 0.0)
+
+    def smoothed(self) -> SmoothedColumn:
+        """The column as a predictor of other columns."""
+        return SmoothedColumn.of(self.on_scale(), self.known, self.model.season, self.model.base, self.axes)
+
+
+def prepare_column(values: Array, known: Array, missing: Array, axes: PanelAxes, seed: int) -> PanelColumn:
+    """Choose what is hidden in each round, and the scale of a column."""
     rng = np.random.default_rng(seed)
     rounds = [*_gap_rounds(known, missing, axes, rng), *_sensor_rounds(known, missing, rng)]
     is_gap = missing[known.any(axis=1)].any()
-    hidden = rounds[0] if is_gap else known & (rng.random(known.shape) < SHARE_OF_TESTS)
+    hidden = rounds[0].mask if is_gap else known & (rng.random(known.shape) < SHARE_OF_TESTS)
     model = _choose_scale(values, known, missing, hidden, axes)
-    z = np.where(known, model.to_scale(np.where(known, values, 1.0)), 0.0)
-    samples = [_sample(z, known, mask, model, axes) for mask in rounds]
+    return PanelColumn(values=values, known=known, missing=missing, axes=axes, rounds=rounds, model=model)
+
+
+def fit_column(column: PanelColumn, others: OtherColumns) -> ColumnModel:
+    """Learn the model of each kind of gap."""
+    z = column.on_scale()
+    samples = [_sample(z, column, hidden, others.without(hidden.cells)) for hidden in column.rounds]
     if not any(len(cells.kind) for cells, _ in samples):
-        return model
+        return column.model
     fields = [vars(cells).values() for cells, _ in samples]
     cells = HiddenReadings(*(np.concatenate(parts, axis=-1) for parts in zip(*fields, strict=True)))
-    return fit_kinds(cells, _joined([parts for _, parts in samples]), model)
+    return fit_kinds(cells, _joined([parts for _, parts in samples]), column.model)
 
 
 def _joined(samples: list[Candidates]) -> Candidates:
@@ -47,8 +83,8 @@ def _joined(samples: list[Candidates]) -> Candidates:
     }
 
 
-def _gap_rounds(known: Array, missing: Array, axes: PanelAxes, rng: np.random.Generator) -> Iterator[Array]:
-    """Masks of cells to hide in copies of the gaps."""
+def _gap_rounds(known: Array, missing: Array, axes: PanelAxes, rng: np.random.Generator) -> Iterator[HiddenGaps]:
+    """Cells to hide in copies of the gaps."""
     if not missing[known.any(axis=1)].any():
         return
     count = 0
@@ -56,12 +92,12 @@ def _gap_rounds(known: Array, missing: Array, axes: PanelAxes, rng: np.random.Ge
         hidden, least = hide_gaps(known, missing, axes.steps, rng)
         yield hidden
         count += least
-        if count >= ENOUGH_GAPS:
+        if count >= MIN_GAPS_HIDDEN:
             return
 
 
-def _sensor_rounds(known: Array, missing: Array, rng: np.random.Generator) -> Iterator[Array]:
-    """Masks that hide whole nodes, if whole nodes are missing."""
+def _sensor_rounds(known: Array, missing: Array, rng: np.random.Generator) -> Iterator[HiddenGaps]:
+    """Whole nodes to hide, if whole nodes are missing."""
     reporting = known.any(axis=1)
     return hide_sensors(known, rng) if missing[~reporting].any() and reporting.sum() > 2 else iter(())
 
@@ -101,10 +137,10 @@ def _stretch(shape: tuple[int, int]) -> slice:
 
 def _importance(known: Array, missing: Array, hidden: Array, axes: PanelAxes) -> Array:
     """Weight of each hidden cell, so that kinds of gaps count as often as they are missing."""
-    wanted = np.bincount(kinds_of_cells(known, axes.steps)[missing], minlength=len(KINDS))
+    n_missing = np.bincount(kinds_of_cells(known, axes.steps)[missing], minlength=len(KINDS))
     kinds = kinds_of_cells(known & ~hidden, axes.steps)[hidden]
-    present = np.bincount(kinds, minlength=len(KINDS))
-    return np.asarray((wanted / np.maximum(present, 1))[kinds] + 1e-9)
+    n_hidden = np.bincount(kinds, minlength=len(KINDS))
+    return np.asarray((n_missing / np.maximum(n_hidden, 1))[kinds] + 1e-9)
 
 
 def _interpolated(
@@ -117,45 +153,45 @@ def _interpolated(
         yield model, usual + unit * smoothed[0][target]
 
 
+def deviations_of(z: Array, known: Array, model: ColumnModel, axes: PanelAxes, others: OtherColumns) -> Deviations:
+    """Deviations of a column and their predictors; `z` are values on the scale of the model, 0 where unknown."""
+    profile, own = anomalies(z, known, model.season, axes, others.means())
+    return others.add_to(compare_with_others(profile, own, known, model.base, axes))
+
+
 def _sample(
-    z: Array, known: Array, hidden: Array, model: ColumnModel, axes: PanelAxes
+    z: Array, column: PanelColumn, hidden: HiddenGaps, others: OtherColumns
 ) -> tuple[HiddenReadings, Candidates]:
-    """Hidden cells of one round, and what each smoother says about them."""
-    left = known & ~hidden
-    profile, own = anomalies(np.where(left, z, 0.0), left, model.season, axes)
-    found = compare_with_others(profile, own, left, model.base, axes)
-    nodes = np.flatnonzero(hidden.any(axis=1))
-    node, time = np.nonzero(hidden)
-    place = np.searchsorted(nodes, node)
-    others = np.stack([found.nearby[node, time], found.common[node, time]])
-    candidates = {}
-    for candidate in CANDIDATES:
-        smoothed, variance = found.smoothed(candidate, nodes, axes.steps)
-        at = smoothed[:, place, time]
-        at[1:] = others - at[1:]
-        candidates[candidate] = at, variance[place, time]
+    """Hidden cells of one round, and the estimates of each smoother."""
+    model, axes, left = column.model, column.axes, column.known & ~hidden.mask
+    deviations = deviations_of(np.where(left, z, 0.0), left, model, axes, others)
+    node, time = np.nonzero(hidden.mask)
+    candidates = {one: deviations.changes(one, node, time, axes.steps) for one in CANDIDATES}
     kinds, gaps = classify_cells(left, axes.steps)
     cells = HiddenReadings(
         node=node,
         gap=gaps[node, time],
         kind=kinds[node, time],
+        has_columns=others.known_at(node, time),
         truth=z[node, time],
-        usual=np.broadcast_to(profile.expected(), z.shape)[node, time],
-        unit=profile.unit[node],
-        rivals=_rivals(model.from_scale(np.where(left, z, 0.0)), found, (node, time), model, axes),
+        usual=np.broadcast_to(deviations.profile.expected(), z.shape)[node, time],
+        unit=deviations.profile.unit[node],
+        rivals=_rivals(model.from_scale(np.where(left, z, 0.0)), deviations, (node, time), model, axes),
     )
     return cells, candidates
 
 
-def _rivals(values: Array, found: Deviations, at: tuple[Array, Array], model: ColumnModel, axes: PanelAxes) -> Array:
+def _rivals(
+    values: Array, deviations: Deviations, at: tuple[Array, Array], model: ColumnModel, axes: PanelAxes
+) -> Array:
     """Linear interpolation, neighbours alone and the node's mean at hidden cells, on the scale of the column."""
     node, time = at
     nodes = np.unique(node)
-    known, profile = found.known[nodes], found.profile
+    known, profile = deviations.known[nodes], deviations.profile
     mean = model.from_scale(profile.mean)
     centre = mean[nodes, None]
     smoothed, _ = LINEAR.smooth(np.where(known, values[nodes] - centre, 0.0)[None], known, axes.steps)
     linear = (smoothed[0] + centre)[np.searchsorted(nodes, node), time]
     usual = np.broadcast_to(profile.expected(), values.shape)[node, time]
-    near = model.from_scale(usual + profile.unit[node] * found.nearby[node, time])
+    near = model.from_scale(usual + profile.unit[node] * deviations.nearby[node, time])
     return np.stack([linear, near, mean[node]])

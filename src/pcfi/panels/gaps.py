@@ -77,41 +77,66 @@ def typical_step(known: Array, times: Array) -> float:
     return float(np.median(apart))
 
 
-def hide_gaps(known: Array, missing: Array, steps: Array, rng: np.random.Generator) -> tuple[Array, int]:
-    """Mask of known cells to hide: copies of the gaps that hold missing cells, all kinds alike, elsewhere.
+@dataclass(frozen=True, eq=False)
+class CopiedCells:
+    """Cells of gaps and the cells they are copied to, as places in a flattened array of nodes by times."""
+
+    source: Array
+    target: Array
+
+    def copied(self, mask: Array) -> Array:
+        """Mask of the targets whose source is in a mask."""
+        out = np.zeros(mask.shape, dtype=bool)
+        out.flat[self.target[mask.ravel()[self.source]]] = True
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class HiddenGaps:
+    """Known cells of a column that are hidden in one round, and the gaps they are copies of."""
+
+    mask: Array
+    cells: CopiedCells
+
+
+def hide_gaps(known: Array, missing: Array, steps: Array, rng: np.random.Generator) -> tuple[HiddenGaps, int]:
+    """Known cells to hide: copies of the gaps that hold missing cells, all kinds alike, elsewhere.
 
     Also returns the number of gaps of the kind that has the fewest. Nodes that never reported are for `hide_sensors`.
     """
     runs = find_runs(known)
     kinds = kinds_of_runs(runs, steps)
-    wanted = np.bitwise_or.reduceat(missing[~known], np.cumsum(runs.length) - runs.length) if len(kinds) else kinds > 0
+    starts = np.cumsum(runs.length) - runs.length
+    is_missing = np.bitwise_or.reduceat(missing[~known], starts) if len(kinds) else kinds > 0
     reporting = np.flatnonzero(known.any(axis=1))
-    present = [kind for kind in range(NEVER) if (wanted & (kinds == kind)).any()]
-    hidden = np.zeros(known.shape, dtype=bool)
+    present = [kind for kind in range(NEVER) if (is_missing & (kinds == kind)).any()]
     quota = MAX_SHARE_HIDDEN * known.sum() / max(1, len(present))
-    rate, counts = known.mean(), []
+    rate, counts, copies = known.mean(), [], [CopiedCells(np.empty(0, np.int64), np.empty(0, np.int64))]
     for kind in present:
-        chosen = np.flatnonzero(wanted & (kinds == kind))
+        chosen = np.flatnonzero(is_missing & (kinds == kind))
         cells = min(quota, MAX_HIDDEN)
         count = max(1, int(cells / max(1.0, rate * runs.length[chosen].mean())))
         counts.append(count)
-        hidden |= _copies(runs, rng.choice(chosen, count), reporting, known.shape, rng)
+        copies.append(_copies(runs, rng.choice(chosen, count), reporting, known.shape[1], rng))
+    cells = CopiedCells(*(np.concatenate([getattr(one, end) for one in copies]) for end in ("source", "target")))
+    hidden = np.zeros(known.shape, dtype=bool)
+    hidden.flat[cells.target] = True
     hidden &= known
     hidden[_last_readings(known, hidden)] = False
-    return hidden, min(counts, default=0)
+    return HiddenGaps(hidden, cells), min(counts, default=0)
 
 
-def _copies(runs: Runs, chosen: Array, nodes: Array, shape: tuple[int, int], rng: np.random.Generator) -> Array:
-    """Mask of stretches of the same lengths on random nodes, at random times unless they are at an end."""
-    n_times = shape[1]
+def _copies(runs: Runs, chosen: Array, nodes: Array, n_times: int, rng: np.random.Generator) -> CopiedCells:
+    """Stretches of the same lengths on random nodes, at random times unless they are at an end."""
     length, first, last = runs.length[chosen], runs.first[chosen], runs.last[chosen]
     start = rng.integers(0, n_times - length + 1)
     start = np.where(first == 0, 0, np.where(last == n_times - 1, n_times - length, start))
     node = rng.choice(nodes, len(chosen))
-    steps = np.zeros((shape[0], n_times + 1), dtype=np.int32)
-    np.add.at(steps, (node, start), 1)
-    np.add.at(steps, (node, start + length), -1)
-    return np.asarray(np.cumsum(steps, axis=1)[:, :-1] > 0)
+    within = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
+    return CopiedCells(
+        np.repeat(runs.node[chosen] * n_times + first, length) + within,
+        np.repeat(node * n_times + start, length) + within,
+    )
 
 
 def _last_readings(known: Array, hidden: Array) -> Array:
@@ -119,11 +144,14 @@ def _last_readings(known: Array, hidden: Array) -> Array:
     return np.asarray(known.any(axis=1) & ~(known & ~hidden).any(axis=1))
 
 
-def hide_sensors(known: Array, rng: np.random.Generator) -> Iterator[Array]:
-    """Masks that hide all readings of some nodes, each node at most once."""
+def hide_sensors(known: Array, rng: np.random.Generator) -> Iterator[HiddenGaps]:
+    """All readings of some nodes, as copies of nodes that never reported, each node at most once."""
     order = rng.permutation(np.flatnonzero(known.any(axis=1)))
-    wanted = min(len(order), max(MIN_SENSORS_HIDDEN, round(SHARE_OF_SENSORS * len(order))))
-    for chosen in np.array_split(order[:wanted], max(2, round(wanted / len(order) / SHARE_OF_SENSORS / 2))):
+    never, times = np.flatnonzero(~known.any(axis=1)), np.arange(known.shape[1])
+    count = min(len(order), max(MIN_SENSORS_HIDDEN, round(SHARE_OF_SENSORS * len(order))))
+    for chosen in np.array_split(order[:count], max(2, round(count / len(order) / SHARE_OF_SENSORS / 2))):
         hidden = np.zeros(known.shape, dtype=bool)
         hidden[chosen] = known[chosen]
-        yield hidden
+        sources = np.resize(never, len(chosen))
+        ends = ((nodes[:, None] * len(times) + times).ravel() for nodes in (sources, chosen))
+        yield HiddenGaps(hidden, CopiedCells(*ends))

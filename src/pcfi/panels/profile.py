@@ -5,7 +5,7 @@
 Means are those of a two-way table, mean_i + common(t), so that a node that reported only in hot weeks is not taken
 for a hot place. Season tables are means by phase, of all nodes and, as far as they differ by more than noise, of each
 node (shrinkage by the ratio of the variances within and between). A node that never reported gets its mean and unit
-from `pcfi.impute` on the graph, and its seasons from its neighbours.
+from `pcfi.impute` on the graph and on the means of other columns, and its seasons from its neighbours.
 """
 
 import warnings
@@ -39,8 +39,10 @@ class Profile:
         return usual
 
 
-def fit_profile(values: Array, known: Array, phases: tuple[Array, ...], graph: Graph) -> Profile:
-    """Fit to the known cells; `values` are 0 elsewhere."""
+def fit_profile(
+    values: Array, known: Array, phases: tuple[Array, ...], graph: Graph, other_means: Array | None = None
+) -> Profile:
+    """Fit to the known cells; `values` are 0 elsewhere, `other_means` means of other columns (NaN: never reported)."""
     counts = known.sum(axis=1)
     reporting = counts > 0
     mean = _two_way_means(values, known, counts)
@@ -55,7 +57,7 @@ def fit_profile(values: Array, known: Array, phases: tuple[Array, ...], graph: G
     unit = np.sqrt((squares + PRIOR_READINGS * common) / (counts + PRIOR_READINGS))
     unit[unit == 0] = 1.0
     if not reporting.all():
-        mean, unit = _from_graph(mean, unit, reporting, graph)
+        mean, unit = _from_graph(mean, unit, reporting, graph, other_means)
     return Profile(mean, unit, tuple(seasons))
 
 
@@ -101,10 +103,14 @@ def _spread(table: Array, reporting: Array, graph: Graph) -> Array:
     return table
 
 
-def _from_graph(mean: Array, unit: Array, reporting: Array, graph: Graph) -> tuple[Array, Array]:
+def _from_graph(
+    mean: Array, unit: Array, reporting: Array, graph: Graph, other_means: Array | None
+) -> tuple[Array, Array]:
     if not reporting.any():
         return mean, unit
     facts: Any = np.where(reporting[:, None], np.stack([mean, np.log(unit)], axis=1), np.nan)
+    if other_means is not None:
+        facts = np.hstack([facts, other_means[:, ~np.isnan(other_means).all(axis=0)]])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about few nodes or unreachable ones: the panel says so in its own words
         filled = impute(facts, graph).values

@@ -9,7 +9,7 @@ import numpy as np
 from pcfi._typing import Array
 from pcfi.errors import counted
 from pcfi.panels.column_model import KindModel
-from pcfi.panels.filling import UNLEARNED, FilledCells
+from pcfi.panels.filling import FilledCells
 from pcfi.panels.gaps import KINDS, NEVER
 from pcfi.settings import check_coverage
 
@@ -23,13 +23,15 @@ class GapReport:
     Attributes
     ----------
     column, kind : str
+        A kind of gap has two reports if cells in which another column has a reading are filled differently.
     n_missing, n_hidden : int
         Cells that were missing in such gaps, and known cells that were hidden in such gaps to learn from.
-    error, error_of_interpolation, error_of_neighbors, error_of_mean : float
+    mae, mae_of_interpolation, mae_of_neighbors, mae_of_mean : float
         Mean absolute error on the hidden cells: of the estimates, of linear interpolation in time, of what neighbours
         say alone, and of the node's mean. NaN if none was hidden.
-    space, shared, memory : float
-        Factors of what the neighbours and what all other nodes say, and after how many steps readings are forgotten.
+    space, shared, other_columns, memory : float
+        Factors of what the neighbours, all other nodes and the other columns say, and after how many steps readings are
+        forgotten.
     verdict : str
         The same in words.
     """
@@ -38,12 +40,13 @@ class GapReport:
     kind: str
     n_missing: int
     n_hidden: int
-    error: float
-    error_of_interpolation: float
-    error_of_neighbors: float
-    error_of_mean: float
+    mae: float
+    mae_of_interpolation: float
+    mae_of_neighbors: float
+    mae_of_mean: float
     space: float
     shared: float
+    other_columns: float
     memory: float
     verdict: str
 
@@ -65,10 +68,10 @@ class GapReports(tuple[GapReport, ...]):
 
     def __repr__(self) -> str:
         width = max([len("column"), *(len(report.column) for report in self)])
-        lines = [f"{'column':<{width}}  gap              missing    error  linear  neighbours    mean  verdict"]
+        lines = [f"{'column':<{width}}  gap              missing      mae  linear  neighbours    mean  verdict"]
         for one in self:
-            errors = f"{one.error:>8.4g} {one.error_of_interpolation:>7.4g} {one.error_of_neighbors:>11.4g}"
-            numbers = f"{one.n_missing:>8,} {errors} {one.error_of_mean:>7.4g}"
+            errors = f"{one.mae:>8.4g} {one.mae_of_interpolation:>7.4g} {one.mae_of_neighbors:>11.4g}"
+            numbers = f"{one.n_missing:>8,} {errors} {one.mae_of_mean:>7.4g}"
             lines.append(f"{one.column:<{width}}  {one.kind:<15} {numbers}  {one.verdict}")
         return "\n".join(lines)
 
@@ -130,38 +133,46 @@ class PanelImputation:
 
 
 def report_gaps(name: str, cells: FilledCells) -> list[GapReport]:
-    """One report for each kind of gap that the column has."""
-    counts = np.bincount(cells.kind, minlength=len(KINDS))
+    """One report for each kind of gap that the column has; two, if other columns help where they have a reading."""
     reports = []
-    for kind in np.flatnonzero(counts):
-        fitted = cells.model.kinds.get(int(kind), UNLEARNED)
-        error, linear, neighbors, mean = map(float, fitted.errors)
-        reports.append(
-            GapReport(
-                column=name or "readings",
-                kind=KINDS[kind],
-                n_missing=int(counts[kind]),
-                n_hidden=len(fitted.scores),
-                error=error,
-                error_of_interpolation=linear,
-                error_of_neighbors=neighbors,
-                error_of_mean=mean,
-                space=float(fitted.trust[0]),
-                shared=float(fitted.trust[1]),
-                memory=float(fitted.time.length),
-                verdict=_verdict(int(kind), fitted, silent=bool(np.isinf(cells.scale[cells.kind == kind]).any())),
-            )
-        )
+    for kind in map(int, np.unique(cells.kind)):
+        is_helped = cells.has_columns & (kind in cells.model.with_columns)
+        for part in (~is_helped, is_helped):
+            chosen = (cells.kind == kind) & part
+            if chosen.any():
+                fitted = cells.model.of_kind(kind, has_columns=part is is_helped)
+                reports.append(_report(name or "readings", kind, fitted, cells.scale[chosen]))
     return reports
 
 
-def _verdict(kind: int, fitted: KindModel, *, silent: bool) -> str:
-    if silent:
-        return f"{_verdict(kind, fitted, silent=False)}; without intervals where no node has a reading"
+def _report(column: str, kind: int, fitted: KindModel, scale: Array) -> GapReport:
+    error, linear, neighbors, mean = map(float, fitted.errors)
+    return GapReport(
+        column=column,
+        kind=KINDS[kind],
+        n_missing=len(scale),
+        n_hidden=len(fitted.scores),
+        mae=error,
+        mae_of_interpolation=linear,
+        mae_of_neighbors=neighbors,
+        mae_of_mean=mean,
+        space=float(fitted.trust[0]),
+        shared=float(fitted.trust[1]),
+        other_columns=float(fitted.trust[2]),
+        memory=float(fitted.time.length),
+        verdict=_verdict(kind, fitted, is_beyond=bool(np.isinf(scale).any())),
+    )
+
+
+def _verdict(kind: int, fitted: KindModel, *, is_beyond: bool) -> str:
+    if is_beyond:
+        return f"{_verdict(kind, fitted, is_beyond=False)}; without intervals where no node has a reading"
     if not len(fitted.scores):
         return "nothing could be hidden to learn from: linear interpolation, without intervals"
-    space, shared = np.abs(fitted.trust) >= MIN_TRUST
-    others = "neighbours" if space else "all other nodes" if shared else ""
+    space, shared, columns = np.abs(fitted.trust) >= MIN_TRUST
+    others = ["neighbours" if space else "all other nodes"] * bool(space or shared) + ["other columns"] * bool(columns)
     if kind == NEVER:
-        return f"filled from {others}" if others else "neighbours say nothing: filled with what is usual"
-    return f"interpolated in time, corrected by {others}" if others else "interpolated in time: neighbours say nothing"
+        return f"filled from {' and '.join(others)}" if others else "filled with what is usual: others do not help"
+    if not others:
+        return "interpolated in time alone"
+    return f"interpolated in time, corrected by {' and '.join(others)}"

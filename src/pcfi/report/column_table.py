@@ -11,8 +11,8 @@ MAX_ROWS = 2000
 HEADER = (
     "column",
     "missing",
-    "error",
-    "error of the mean",
+    "root mean squared error",
+    "of the mean",
     "R\N{SUPERSCRIPT TWO}",
     "covered by 90% intervals",
     "what explains it",
@@ -42,8 +42,8 @@ def _row(report: ColumnReport) -> tuple[str, ...]:
     return (
         report.name,
         f"{report.n_missing:,}",
-        _text(report.error, "{:.4g}".format),
-        _text(report.error_of_mean, "{:.4g}".format),
+        _text(report.rmse, "{:.4g}".format),
+        _text(report.rmse_of_mean, "{:.4g}".format),
         _text(report.r2, "{:.2f}".format),
         _text(report.coverage, "{:.0%}".format),
         report.verdict,

@@ -156,8 +156,9 @@ def _distributions(facts: Facts) -> Chart | None:
         "color": encode("kind:N", None, sort=[KNOWN, FILLED], legend={"orient": "top"}),
         "tooltip": tooltip(**tips),
     }
-    filled_bins = [sum(count > 0 for count in one.known) for _, one in histograms]
-    chosen = filled_bins.index(max(filled_bins))  # a constant channel would show nothing
+    # a channel without filled cells, or a constant one, would show little
+    shown = [(any(one.filled), sum(count > 0 for count in one.known)) for _, one in histograms]
+    chosen = shown.index(max(shown))
     spec = specification(
         caption,
         values,

@@ -44,6 +44,7 @@ def draw_map(facts: Facts) -> Chart | None:
         ],
         layer=layers,
         config={"view": {"stroke": None}},
+        usermeta={"aspect": _aspect(found)},  # the page makes the map lower where it is narrow
     )
     choices = tuple(text for name in found.columns for text in (name, f"{name}: width of the interval"))
     return Chart("map", "Map", caption, spec, choices=choices, wide=True)
@@ -59,6 +60,17 @@ def _colors(*, outline: bool = False) -> dict[str, Any]:
         return tips
     legend = {"orient": "top", "gradientLength": 220, "format": ".4~g"}
     return tips | {"color": encode("value:Q", None, scale={"scheme": "viridis"}, legend=legend)}
+
+
+def _aspect(found: MapFacts) -> float:
+    """Height over width of what is drawn."""
+
+    def points(part: Any) -> list[list[int]]:
+        return [part] if not isinstance(part[0], list) else [point for one in part for point in points(one)]
+
+    drawn = [point for shape in found.shapes for point in points(shape.geometry["coordinates"])]
+    width, height = (max(axis) - min(axis) for axis in zip(*drawn, strict=True))
+    return float(round(height / max(width, 1), 3))
 
 
 def _features(found: MapFacts) -> list[dict[str, Any]]:

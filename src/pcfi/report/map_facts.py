@@ -1,4 +1,4 @@
-"""Geometry and an imputation -> `MapFacts`: simplified shapes on a grid, with what is shown of each.
+"""Geometry and an imputation -> `MapFacts`: simplified shapes on a grid, with the values and interval widths of each.
 
 Coordinates are whole numbers between 0 and `GRID`, and shapes are simplified to one unit, which is less than a pixel.
 """
@@ -26,8 +26,8 @@ def collect_map(frame: Any, filling: FilledChannels, result: Imputation, *, seed
     columns = np.sort(columns[missing[:, columns].any(axis=0)])
     if not len(columns):
         return None
-    shown = _sample(np.asarray(missing[:, columns].any(axis=1)), seed)
-    shapes = _simplified(_on_grid(frame.iloc[shown]))
+    rows = _sample(np.asarray(missing[:, columns].any(axis=1)), seed)
+    shapes = _simplified(_on_grid(frame.iloc[rows]))
     widths = _widths(filling, result)
     return MapFacts(
         columns=tuple(str(filling.names[column]) for column in columns),
@@ -36,14 +36,14 @@ def collect_map(frame: Any, filling: FilledChannels, result: Imputation, *, seed
             MapShape(
                 name=str(filling.node_name(int(row))),
                 geometry=shape,
-                filled=tuple(bool(gone) for gone in missing[row, columns]),
+                filled=tuple(map(bool, missing[row, columns])),
                 values=tuple(map(_number, filling.after[row, columns])),
                 widths=tuple(
-                    _number(width) if gone else None
-                    for width, gone in zip(widths[row, columns], missing[row, columns], strict=True)
+                    _number(width) if is_missing else None
+                    for width, is_missing in zip(widths[row, columns], missing[row, columns], strict=True)
                 ),
             )
-            for row, shape in zip(shown, shapes, strict=True)
+            for row, shape in zip(rows, shapes, strict=True)
         ),
     )
 
@@ -70,16 +70,25 @@ def _widths(filling: FilledChannels, result: Imputation) -> Array:
 def _on_grid(frame: Any) -> Array:
     """Shapes with coordinates from 0 to `GRID`, y downwards; degrees of longitude are shortened by the latitude."""
     shapely = load("shapely", "a map", "geo")
-    geometry = np.asarray(frame.geometry.values)
+    geometry = np.array([_without_collection(one) for one in frame.geometry.values], dtype=object)
     low_x, low_y, high_x, high_y = frame.total_bounds
     in_degrees = frame.crs is not None and frame.crs.is_geographic
-    narrow = float(np.cos(np.deg2rad((low_y + high_y) / 2))) if in_degrees else 1.0
-    size = max((high_x - low_x) * narrow, high_y - low_y) or 1.0
+    longitude_scale = float(np.cos(np.deg2rad((low_y + high_y) / 2))) if in_degrees else 1.0
+    size = max((high_x - low_x) * longitude_scale, high_y - low_y) or 1.0
 
-    def place(points: Array) -> Array:
-        return np.asarray((points - [low_x, high_y]) * [narrow * GRID / size, -GRID / size])
+    def to_grid(points: Array) -> Array:
+        return np.asarray((points - [low_x, high_y]) * [longitude_scale * GRID / size, -GRID / size])
 
-    return np.asarray(shapely.transform(shapely.force_2d(geometry), place))
+    return np.asarray(shapely.transform(shapely.force_2d(geometry), to_grid))
+
+
+def _without_collection(geometry: Any) -> Any:
+    """The areas of a geometry collection, as repairs of polygons leave them; its centroid if it has none."""
+    shapely = load("shapely", "a map", "geo")
+    if geometry.geom_type != "GeometryCollection":
+        return geometry
+    areas = [part for part in geometry.geoms if part.area > 0]
+    return shapely.union_all(areas) if areas else geometry.centroid
 
 
 def _simplified(shapes: Array) -> list[dict[str, Any]]:
@@ -87,13 +96,13 @@ def _simplified(shapes: Array) -> list[dict[str, Any]]:
 
     shapely = load("shapely", "a map", "geo")
     simple = shapely.transform(shapely.simplify(shapes, 1.0, preserve_topology=True), np.rint)
-    return [_whole(json.loads(text)) for text in shapely.to_geojson(simple)]
+    return [_with_integers(json.loads(text)) for text in shapely.to_geojson(simple)]
 
 
-def _whole(geometry: dict[str, Any]) -> dict[str, Any]:
-    """Coordinates as whole numbers, which are shorter in the page."""
+def _with_integers(geometry: dict[str, Any]) -> dict[str, Any]:
+    """GeoJSON geometry with integer coordinates, which are shorter in the page."""
 
-    def whole(part: Any) -> Any:
-        return [whole(one) for one in part] if isinstance(part, list) else int(part)
+    def integers(part: Any) -> Any:
+        return [integers(one) for one in part] if isinstance(part, list) else int(part)
 
-    return {"type": geometry["type"], "coordinates": whole(geometry["coordinates"])}
+    return {"type": geometry["type"], "coordinates": integers(geometry["coordinates"])}

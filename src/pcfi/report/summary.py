@@ -43,7 +43,7 @@ def _columns(facts: Facts) -> list[str]:
     if not reports:
         return []
     n_hidden = sum(one.n_hidden for one in reports)
-    better = sum(one.error < one.error_of_mean for one in reports)
+    better = sum(one.rmse < one.rmse_of_mean for one in reports)
     covered = sum(one.coverage * one.n_hidden for one in reports) / n_hidden
     columns = "column is" if len(reports) == 1 else "columns are"
     return [
