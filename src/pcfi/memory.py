@@ -177,20 +177,22 @@ def estimate_memory(problem: Problem, settings: Settings) -> MemoryEstimate:
 
 
 def _tuning_bytes(problem: Problem, working: int) -> int:
-    """Bytes that tuning allocates: folds with masks and hops of their own, hidden cells, and one filled array."""
+    """Bytes that tuning allocates on its sample: folds with masks and hops, hidden cells, and one filled array."""
     from pcfi.estimation.fitting import FEW_FOLDS, MANY_CELLS, MAX_FOLDS
     from pcfi.estimation.folds import MAX_HIDDEN, N_PARTS
+    from pcfi.estimation.sample import max_sample_nodes
     from pcfi.estimation.training import MAX_TRAINING_CELLS, MAX_TRAINING_ROWS
 
     channels, (n_nodes, n_channels) = problem.channels, problem.values.shape
-    n_known = channels.n_known[channels.representatives]
-    n_units = int(n_known.sum())
-    n_folds = FEW_FOLDS if channels.n_known.sum() > MANY_CELLS else MAX_FOLDS
-    mask, patterns = n_nodes * n_channels, n_nodes * len(n_known)
-    n_hidden = n_folds * min(int(channels.n_known.sum()) // N_PARTS, MAX_HIDDEN)
+    n_sampled = n_nodes if problem.build_graph is not None else min(n_nodes, max_sample_nodes(n_channels))
+    n_known = channels.n_known * (n_sampled / n_nodes)
+    n_units = int(n_known[channels.representatives].sum())
+    n_folds = FEW_FOLDS if n_known.sum() > MANY_CELLS else MAX_FOLDS
+    mask, patterns = n_sampled * n_channels, n_sampled * len(channels.representatives)
+    n_hidden = n_folds * min(int(n_known.sum()) // N_PARTS, MAX_HIDDEN)
     dividing = (n_folds + 1) * mask + PATTERN_BYTES * patterns + UNIT_BYTES * n_units
     # filled, on a log scale, divided by degrees, standardised
-    trying = n_folds * (mask + patterns) + 3 * problem.values.nbytes + 8 * mask + working
+    trying = n_folds * (mask + patterns) + 3 * mask * problem.dtype.itemsize + 8 * mask + working
     training = TRAINING_ARRAYS * 8 * MAX_TRAINING_CELLS + 4 * min(mask, MAX_TRAINING_ROWS * n_channels)
     return int(CELL_BYTES * n_hidden + max(dividing, trying) + training)
 

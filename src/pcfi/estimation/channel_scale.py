@@ -18,6 +18,7 @@ from typing import Any, cast
 import numpy as np
 
 from pcfi._typing import Array
+from pcfi.estimation.channel_moments import ChannelMoments, channel_ranges, moments_of_problem
 from pcfi.inputs.graphs import Graph
 from pcfi.inputs.problem import Channels, Problem, known_mask, survey
 
@@ -26,7 +27,6 @@ MIN_KNOWN_FOR_BOUNDS = 5  # known values that a greatest possible value is learn
 MIN_KNOWN_FOR_LOG = 5  # known values that the choice of a log scale takes
 MIN_LOG_EVIDENCE = 2.0  # difference of the log-likelihoods: Akaike's penalty of one more parameter, twice
 MARGIN = 0.5  # of the range of the known values, by which a filled value may leave it
-MAX_ROWS = 4096  # rows at a time
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -132,133 +132,91 @@ class ChannelScale:
 
 def fit_channel_scale(problem: Problem, bounds: Array | None = None) -> ChannelScale:
     """Choose the scale of every channel from its known values; `bounds` (2, n_channels) override the natural ones."""
-    channels = problem.channels
+    return scale_of_moments(problem.channels, moments_of_problem(problem), bounds)
+
+
+def scale_of_moments(channels: Channels, moments: ChannelMoments, bounds: Array | None = None) -> ChannelScale:
+    """The same from the sums over the known values of each channel."""
     active = ~channels.constant
-    n_least, n_greatest = _counts_at_ends(problem)
-    natural = _natural_bounds(channels, n_least, n_greatest)
+    natural = _natural_bounds(channels, moments)
     if bounds is not None:
         natural = np.where(np.isnan(bounds), natural, bounds)
-    logarithmic = active & _log_fits_better(problem)
-    scale = ChannelScale(
-        active=active,
-        logarithmic=logarithmic,
-        location=np.zeros(len(active)),
-        unit=np.ones(len(active)),
-        typical=np.zeros(len(active)),
-        mode=np.zeros(len(active)),
-        prior_cells=np.zeros(len(active)),
-        has_mode=np.zeros(len(active), dtype=np.bool_),
-        next_to_mode=np.zeros(len(active)),
-        low=natural[0],
-        high=natural[1],
-        least=natural[0],
-        greatest=natural[1],
-    )
-    transformed = scale.transformed(problem)
-    variances, ends = relative_variances(transformed), transformed.channels
-    mode = np.full(len(active), np.nan)
-    for count, end in ((n_least, ends.low), (n_greatest, ends.high)):
-        mode = np.where(2 * count > channels.n_known, end.astype(np.float64), mode)
-    prior_cells = np.where(np.isnan(mode), 0.0, _best_prior(transformed, variances, mode))
-    mean, has_mode = transformed.channels.mean.astype(np.float64), ~np.isnan(mode)
+    n_known = np.maximum(channels.n_known, 1)
+    log_mean, log_variance = moments.logs / n_known, moments.log_squares / n_known - (moments.logs / n_known) ** 2
+    logarithmic = active & _log_fits_better(channels, moments, log_variance)
+    ends = _on_log_scale(channels, logarithmic, log_mean)
+    variances = np.where(logarithmic, log_variance / channel_ranges(ends) ** 2, moments.squares / n_known)
+    at_least, at_greatest = 2 * moments.n_least > channels.n_known, 2 * moments.n_greatest > channels.n_known
+    mode = np.where(at_greatest, ends.high, np.where(at_least, ends.low, np.nan)).astype(np.float64)
+    prior_cells = np.where(np.isnan(mode), 0.0, _best_prior(ends, variances, mode))
+    mean, has_mode = ends.mean.astype(np.float64), ~np.isnan(mode)
     mode = np.where(np.isnan(mode), mean, mode)
     share = channels.n_known / np.maximum(channels.n_known + prior_cells, 1e-9)
     low, high = channels.low.astype(np.float64), channels.high.astype(np.float64)
     margin = MARGIN * (high - low)
     location = np.where(active, mode + share * (mean - mode), mean)
-    return replace(
-        scale,
+    next_to_mode = np.where(at_least, moments.above, moments.below)
+    return ChannelScale(
+        active=active,
+        logarithmic=logarithmic,
         location=location,
+        unit=np.where(active & (variances > 0), channel_ranges(ends) * np.sqrt(np.maximum(variances, 0.0)), 1.0),
         typical=np.where(logarithmic, channels.mean, location),
-        unit=np.where(active & (variances > 0), _ranges(ends) * np.sqrt(variances), 1.0),
         mode=mode,
         prior_cells=prior_cells,
         has_mode=has_mode,
-        next_to_mode=_next_to_mode(problem, has_mode, 2 * n_least > channels.n_known),
+        next_to_mode=np.where(has_mode, next_to_mode, np.where(at_least, high, low)),
         low=np.maximum(low - margin, natural[0]),
         high=np.minimum(high + margin, natural[1]),
+        least=natural[0],
+        greatest=natural[1],
     )
 
 
-def _counts_at_ends(problem: Problem) -> tuple[Array, Array]:
-    """How many known values of each channel equal its least, and how many its greatest."""
-    known, channels = known_mask(problem), problem.channels
-    counts = np.zeros((2, len(channels.low)), dtype=np.int64)
-    for start in range(0, len(known), MAX_ROWS):
-        rows = slice(start, start + MAX_ROWS)
-        counts[0] += (known[rows] & (problem.values[rows] == channels.low)).sum(axis=0)
-        counts[1] += (known[rows] & (problem.values[rows] == channels.high)).sum(axis=0)
-    return counts[0], counts[1]
+def _on_log_scale(channels: Channels, logarithmic: Array, log_mean: Array) -> Channels:
+    """Facts about the channels, of the logarithms of some; `log_mean` is counted from that of the greatest value."""
+    low, high = (np.log(end, out=end.astype(np.float64), where=logarithmic) for end in (channels.low, channels.high))
+    return replace(channels, low=low, high=high, mean=np.where(logarithmic, high + log_mean, channels.mean))
 
 
-def _next_to_mode(problem: Problem, has_mode: Array, at_least: Array) -> Array:
-    """The known value next to the mode, which is the least (`at_least`) or the greatest value of a channel."""
-    known, channels = known_mask(problem), problem.channels
-    result = np.where(at_least, channels.high, channels.low).astype(np.float64)
-    chosen = np.flatnonzero(has_mode)
-    low, high = channels.low[chosen], channels.high[chosen]
-    for start in range(0, len(known), MAX_ROWS) if len(chosen) else ():
-        rows = slice(start, start + MAX_ROWS)
-        values, is_known = problem.values[rows][:, chosen], known[rows][:, chosen]
-        above = np.where(is_known & (values > low), values, high).min(axis=0)
-        below = np.where(is_known & (values < high), values, low).max(axis=0)
-        result[chosen] = np.where(
-            at_least[chosen], np.minimum(result[chosen], above), np.maximum(result[chosen], below)
-        )
-    return result
-
-
-def _natural_bounds(channels: Channels, n_least: Array, n_greatest: Array) -> Array:
+def _natural_bounds(channels: Channels, moments: ChannelMoments) -> Array:
     """What is possible: at least 0, at most 1, or between two values, if all known values are."""
     low, high = channels.low.astype(np.float64), channels.high.astype(np.float64)
     least = np.where((low >= 0) & (channels.n_known > 0), 0.0, -np.inf)
     several = channels.n_known >= MIN_KNOWN_FOR_BOUNDS
     greatest = np.where(several & (low >= 0) & (high <= 1), 1.0, np.inf)
-    two = several & (n_least + n_greatest == channels.n_known) & ~channels.constant
+    two = several & (moments.n_least + moments.n_greatest == channels.n_known) & ~channels.constant
     return np.where(two, np.stack([low, high]), np.stack([least, greatest]))
 
 
-def _log_fits_better(problem: Problem) -> Array:
+def _log_fits_better(channels: Channels, moments: ChannelMoments, log_variance: Array) -> Array:
     """Channels of positive numbers that are closer to a normal distribution on a log scale."""
-    channels, known = problem.channels, known_mask(problem)
-    better = np.zeros(len(channels.low), dtype=np.bool_)
-    for channel in np.flatnonzero((channels.low > 0) & ~channels.constant & (channels.n_known >= MIN_KNOWN_FOR_LOG)):
-        column = problem.values[known[:, channel], channel].astype(np.float64)
-        logarithm = np.log(column / column.max())
-        gain = len(column) / 2 * np.log(np.var(column / column.max()) / max(np.var(logarithm), 1e-300))
-        better[channel] = gain - logarithm.sum() > MIN_LOG_EVIDENCE
-    return better
+    judged = (channels.low > 0) & ~channels.constant & (channels.n_known >= MIN_KNOWN_FOR_LOG)
+    n_known = np.where(judged, channels.n_known, 1)
+    ranges = channel_ranges(channels) / np.where(judged, channels.high, 1)
+    variance = np.where(judged, moments.squares / n_known * ranges**2, 1.0)
+    with np.errstate(divide="ignore"):
+        gain = n_known / 2 * np.log(variance / np.maximum(log_variance, 1e-300))
+    return np.asarray(judged & (gain - moments.logs > MIN_LOG_EVIDENCE))
 
 
 def relative_variances(problem: Problem) -> Array:
     """Variance of each channel's known values, in units of their range, so that squares stay within the numbers."""
-    known, channels = known_mask(problem), problem.channels
-    mean, squares, units = channels.mean.astype(np.float64), np.zeros(len(channels.mean)), _ranges(channels)
-    for start in range(0, len(known), MAX_ROWS):
-        rows = slice(start, start + MAX_ROWS)
-        deviation = np.where(known[rows], (problem.values[rows] - mean) / units, 0.0)
-        squares += np.einsum("ij,ij->j", deviation, deviation)
-    return squares / np.maximum(channels.n_known, 1)
+    return moments_of_problem(problem).squares / np.maximum(problem.channels.n_known, 1)
 
 
-def _ranges(channels: Channels) -> Array:
-    """Range of each channel's known values, 1 if there is none."""
-    return np.where(channels.constant, 1.0, channels.high.astype(np.float64) - channels.low.astype(np.float64))
-
-
-def _best_prior(problem: Problem, variances: Array, mode: Array) -> float:
+def _best_prior(channels: Channels, variances: Array, mode: Array) -> float:
     """Cells at the mode that, added to every channel with one, predict each known value best from the others.
 
     With S and Q the sum and the sum of squares of n known values less the mode, in units of the range, the mean without
     one of them is m_i = (S - x_i) / (n - 1), so sum x_i m_i = (S^2 - Q) / (n - 1) and
     sum m_i^2 = ((n - 2) S^2 + Q) / (n - 1)^2.
     """
-    channels = problem.channels
     chosen = np.flatnonzero(~np.isnan(mode) & (channels.n_known > 1) & ~channels.constant)
     if not len(chosen):
         return 0.0
     n = channels.n_known[chosen].astype(np.float64)
-    mean = (channels.mean[chosen] - mode[chosen]) / _ranges(channels)[chosen]
+    mean = (channels.mean[chosen] - mode[chosen]) / channel_ranges(channels)[chosen]
     total, squared = n * mean, n * (variances[chosen] + mean**2)
     products = (total**2 - squared) / (n - 1)
     means = ((n - 2) * total**2 + squared) / (n - 1) ** 2

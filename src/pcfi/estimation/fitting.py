@@ -14,6 +14,7 @@ from pcfi.estimation.factor_model import FactorModel
 from pcfi.estimation.folds import Fold, make_folds
 from pcfi.estimation.graph_estimates import Candidate, HiddenEstimates, graph_estimates, link_of_cells, search_alpha
 from pcfi.estimation.graph_link import GraphLink
+from pcfi.estimation.sample import Sample, draw_sample
 from pcfi.estimation.training import (
     FoldEstimate,
     FoldFit,
@@ -57,12 +58,20 @@ class Fitted:
 
 
 def fit_value_model(problem: Problem, settings: Settings, seed: int, bounds: Array | None = None) -> Fitted | str:
-    """Fit the model to the known cells; or say why nothing can be learned."""
-    scale = fit_channel_scale(problem, bounds)
+    """Fit the model to the known cells, of a large table to those of a sample; or say why nothing can be learned."""
+    return fit_to_sample(draw_sample(problem), fit_channel_scale(problem, bounds), settings, seed, problem)
+
+
+def fit_to_sample(
+    sample: Sample, scale: ChannelScale, settings: Settings, seed: int, complete: Problem
+) -> Fitted | str:
+    """The same from a sample and the scale of the channels; of the `complete` problem, graph and channels count."""
+    problem = sample.problem
     transformed = scale.transformed(problem)
     large = int(problem.channels.n_known.sum()) > MANY_CELLS
-    folds = make_folds(transformed, FEW_FOLDS if large else MAX_FOLDS, seed)
-    lacking = _lacking(problem, scale, folds)
+    n_folds = FEW_FOLDS if large else MAX_FOLDS
+    folds = make_folds(transformed, n_folds, seed, nodes=sample.core, incomplete=sample.incomplete)
+    lacking = _lacking(problem, scale, folds) if complete.n_missing else "nothing is missing"
     if lacking:
         return lacking
     grows = grows_with_degree(problem, relative_variances(problem))
@@ -71,7 +80,7 @@ def fit_value_model(problem: Problem, settings: Settings, seed: int, bounds: Arr
     best = candidates[0]
     chosen = replace(settings, alpha=best.alpha, beta=0.0 if settings.beta == "auto" else settings.beta)
     degree = degree if best.by_degree else None
-    nodes = training_nodes(transformed)
+    nodes = training_nodes(transformed, sample.core)
     hidden = graph_estimates(folds, scale, chosen, degree, nodes if has_regression(int(scale.active.sum())) else None)
     training = training_rows(transformed, scale, nodes, hidden)
     cells, estimates, of_graph = _fit_cells(problem, scale, training, hidden)
@@ -81,7 +90,7 @@ def fit_value_model(problem: Problem, settings: Settings, seed: int, bounds: Arr
         model=ValueModel(
             scale=scale,
             cells=cells,
-            degree=degree,
+            degree=None if degree is None else DegreeScale.of(complete, scale.logarithmic),
             errors=errors,
             categories=fit_probabilities(problem, scale, hidden, estimates),
         ),
@@ -96,9 +105,14 @@ def fit_value_model(problem: Problem, settings: Settings, seed: int, bounds: Arr
 
 def model_without_evidence(problem: Problem, bounds: Array | None = None) -> ValueModel:
     """The model that its priors alone make: half of the graph's estimate is kept, and intervals have no end."""
-    scale = fit_channel_scale(problem, bounds)
+    return prior_model(draw_sample(problem), fit_channel_scale(problem, bounds))
+
+
+def prior_model(sample: Sample, scale: ChannelScale) -> ValueModel:
+    """The same from a sample and the scale of the channels."""
+    problem = sample.problem
     transformed = scale.transformed(problem)
-    training = training_rows(transformed, scale, training_nodes(transformed), [])
+    training = training_rows(transformed, scale, training_nodes(transformed, sample.core), [])
     n_channels = problem.values.shape[1]
     deviations = known_deviations(training)
     means = np.array([part.mean() if len(part) else 1.0 for part in deviations])
@@ -118,8 +132,6 @@ def model_without_evidence(problem: Problem, bounds: Array | None = None) -> Val
 
 def _lacking(problem: Problem, scale: ChannelScale, folds: list[Fold]) -> str:
     """Why nothing can be learned; empty if something can."""
-    if problem.n_missing == 0:
-        return "nothing is missing"
     if not scale.active.any():
         return "no channel has two different known values"
     patterns = problem.channels.patterns
