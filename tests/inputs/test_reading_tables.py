@@ -145,9 +145,8 @@ def command(suffix, *more):
 
 def by_scale(suffix):
     def fill(case, folder):
-        method = {name: value for name, value in METHOD.items() if name != "objective"}
         paths = [folder / name for name in (f"nodes.{suffix}", f"edges.{suffix}", "filled.parquet")]
-        pcfi.scale.impute(*paths, **case.options, **method)
+        pcfi.scale.impute(*paths, **case.options, **METHOD)
         return parquet.read_table(folder / "filled.parquet")
 
     return fill

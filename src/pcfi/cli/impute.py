@@ -156,7 +156,8 @@ def _fill_files_on_disk(session: Session, request: Request, paths: tuple[str, st
         outputs,
         Budget(**vars(request.budget), others=others),
     )
-    return Completed(result, ColumnReports(), outputs, asdict(result) if request.running.as_json else None)
+    facts = json.loads(json.dumps(asdict(result)), parse_constant=lambda _: None)  # JSON has no NaN
+    return Completed(result, result.columns, outputs, facts if request.running.as_json else None)
 
 
 def _load(session: Session, request: Request) -> Loaded:

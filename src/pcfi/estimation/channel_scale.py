@@ -72,9 +72,7 @@ class ChannelScale:
         """The problem with the logarithms of some channels; the same one if there are none."""
         if not self.logarithmic.any():
             return problem
-        values = problem.values.copy()
-        with np.errstate(divide="ignore", invalid="ignore"):  # of what stands in missing cells
-            values[:, self.logarithmic] = np.log(values[:, self.logarithmic])
+        values = self.transformed_rows(problem.values)
         mask, build = known_mask(problem), problem.build_graph
 
         def build_graph(features: Array) -> Graph:
@@ -87,6 +85,15 @@ class ChannelScale:
             channels=survey(values, mask, problem.channel_name),
             build_graph=None if build is None else build_graph,
         )
+
+    def transformed_rows(self, values: Array) -> Array:
+        """The values of some rows, with the logarithms of some channels; the same array if there are none."""
+        if not self.logarithmic.any():
+            return values
+        values = values.copy()
+        with np.errstate(divide="ignore", invalid="ignore"):  # of what stands in missing cells
+            values[:, self.logarithmic] = np.log(values[:, self.logarithmic])
+        return values
 
     def standardized(self, values: Array, channels: Any = slice(None)) -> Array:
         """Transformed values in standard deviations from the location."""

@@ -13,7 +13,7 @@ import numpy as np
 from pcfi._typing import Array
 from pcfi.inputs.graphs import Graph
 from pcfi.inputs.problem import Problem, known_mask, survey
-from pcfi.stages.hops import count_hops
+from pcfi.stages.hops import cells_by_hops, count_hops
 
 MAX_NODES = 1 << 18  # of a sample
 MAX_CELLS = 1 << 24  # of a sample
@@ -64,13 +64,10 @@ def draw_sample(problem: Problem) -> Sample:
     if n_nodes <= max_sample_nodes(n_channels) or problem.build_graph is not None:
         return Sample(problem)
     hops = count_hops(problem)
-    counts = np.bincount(hops.patterns, minlength=hops.codes.shape[1])
-    levels = sum(
-        counts[pattern] * np.bincount(hops.table_index(hops.codes[:, pattern]), minlength=hops.n_levels + 2)[:-1]
-        for pattern in range(hops.codes.shape[1])
-    )
+    levels = cells_by_hops(hops, np.bincount(hops.patterns, minlength=hops.codes.shape[1]))
     known = known_mask(problem)
-    nodes, core = sample_nodes(problem.graph, known[:, hidden_channels(problem)].any(axis=1), levels, n_channels)
+    informed = np.asarray(known[:, hidden_channels(problem)].any(axis=1))
+    nodes, core = sample_nodes(problem.graph, informed, levels, n_channels)
     values, mask = np.ascontiguousarray(problem.values[nodes]), np.ascontiguousarray(known[nodes])
     return sample_of_rows(problem, nodes, core, values, mask)
 

@@ -13,12 +13,25 @@ import numpy as np
 from pcfi._typing import Array
 from pcfi.errors import ClusterError
 from pcfi.optional import load
+from pcfi.outofcore import estimation_tasks, interval_tasks, tasks
 from pcfi.outofcore.folder import WorkFolder
 from pcfi.outofcore.run import OutOfCoreRun
-from pcfi.outofcore.tasks import TASKS
 from pcfi.progress import progress_bar
 
 Node = TypeVar("Node")
+
+TASKS: dict[str, Callable[[OutOfCoreRun, int], Any]] = {
+    "survey": tasks.survey,
+    "hops": tasks.hops,
+    "sample": estimation_tasks.sample,
+    "fit": estimation_tasks.fit,
+    "prepare": estimation_tasks.prepare,
+    "split": tasks.split,
+    "diffuse": tasks.diffuse_panel,
+    "sums": tasks.sums,
+    "spread": interval_tasks.spread,
+    "write": tasks.write,
+}
 
 CONNECT_TIMEOUT = "20s"  # until a scheduler answers, and until a first worker is there
 SECONDS_BETWEEN_LOOKS = 2.0  # at the workers, while tasks run

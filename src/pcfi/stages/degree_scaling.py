@@ -48,6 +48,10 @@ class DegreeScale:
             logarithmic = np.zeros_like(channels)
         return cls(np.exp(power * relative), channels, logarithmic, float(np.exp(power * usual)))
 
+    def of_rows(self, rows: slice) -> "DegreeScale":
+        """The scale of some nodes."""
+        return replace(self, by_node=self.by_node[rows])
+
     def of_channels(self, chosen: Array) -> "DegreeScale":
         """The scale of some channels."""
         return replace(self, channels=self.channels[chosen], logarithmic=self.logarithmic[chosen])
@@ -55,12 +59,16 @@ class DegreeScale:
     def divide(self, problem: Problem) -> Problem:
         """The problem with its features divided."""
         values = problem.values.copy()
-        with np.errstate(over="ignore"):  # of what stands in missing cells
-            for start in range(0, len(values), ROWS_AT_A_TIME):
-                rows = slice(start, start + ROWS_AT_A_TIME)
-                factors = self._factors(self.by_node[rows, None]).astype(values.dtype)
-                values[rows] = np.where(self.logarithmic, values[rows] - np.log(factors), values[rows] / factors)
+        for start in range(0, len(values), ROWS_AT_A_TIME):
+            rows = slice(start, start + ROWS_AT_A_TIME)
+            values[rows] = self.divided(values[rows], rows)
         return replace(problem, values=values, channels=survey(values, problem.mask, problem.channel_name))
+
+    def divided(self, values: Array, rows: slice) -> Array:
+        """The values of some rows, divided."""
+        factors = self._factors(self.by_node[rows, None]).astype(values.dtype)
+        with np.errstate(over="ignore"):  # of what stands in missing cells
+            return np.asarray(np.where(self.logarithmic, values - np.log(factors), values / factors))
 
     def multiplied(self, values: Array, rows: slice | Array = slice(None)) -> Array:
         """Values of some rows, which were divided before they diffused, scaled up again."""
