@@ -271,6 +271,32 @@ def test_values_intervals_and_columns_are_those_without_a_budget(files, tmp_path
     assert found["whole"][1] == found["budget"][1]
 
 
+@pytest.mark.parametrize("nodes", ["nodes.parquet", "x.npy"])
+def test_files_that_do_not_fit_are_filled_from_disk_without_being_told_to(files, tmp_path, monkeypatch, nodes):
+    edges = "edges.parquet" if nodes == "nodes.parquet" else "rows.npy"
+    command = ["impute", files / nodes, files / edges, "-o"]
+    assert invoke(*command, tmp_path / "whole.npy").exit_code == 0
+    monkeypatch.setattr(requirements, "bytes_in_memory", lambda *_: 10**13)
+    done = invoke(*command, tmp_path / "disk.npy")
+    assert done.exit_code == 0, done.stderr
+    first = done.stderr.splitlines()[0]
+    assert first.startswith("Filling these files in memory takes about 10000.0 GB, and ")
+    assert "they are filled from disk within " in first
+    np.testing.assert_allclose(np.load(tmp_path / "disk.npy"), np.load(tmp_path / "whole.npy"), rtol=1e-6, atol=1e-6)
+    # what only the table in memory gives is not refused for a reason that nobody asked for
+    done = invoke(*command, tmp_path / "whole.csv", "--report", tmp_path / "r.html")
+    assert done.exit_code == 0, done.stderr
+    assert "from disk" not in done.stderr
+
+
+def test_a_run_from_disk_that_was_stopped_goes_on_there(files, tmp_path, monkeypatch):
+    command = [word for word in stopped(files, tmp_path, monkeypatch) if word != "--memory=2GB"]
+    done = invoke(*command)
+    assert done.exit_code == 0, done.stderr
+    assert "Going on with a run that was stopped" in done.stderr
+    assert not (tmp_path / "y.parquet.work").exists()
+
+
 def test_edges_to_unknown_ids_are_refused_or_dropped(files, tmp_path):
     lines = (files / "edges.csv").read_text().splitlines()[:8]
     (tmp_path / "e.csv").write_text("\n".join([*lines, '"nobody","0001",1', ""]))

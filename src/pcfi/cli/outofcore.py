@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pcfi.cli.metadata import FileMetadata, read_metadata
@@ -114,6 +115,27 @@ def _fill(
             overwrite=outputs.force,
             progress=session.progress,
         )
+
+
+def is_possible(paths: Any, parameters: dict[str, Any], outputs: Outputs, others: dict[str, Any]) -> bool:
+    """Whether files can be filled from disk as they are asked to be."""
+    from pcfi.files.paths import suffix_of
+    from pcfi.outofcore.feature_stores import SUFFIXES
+
+    if any(suffix_of(path) not in SUFFIXES for path in outputs.tables().values()):
+        return False
+    try:
+        _refuse(paths, parameters, outputs, Budget("1GB", None, None, others))
+    except ParameterError:
+        return False
+    return True
+
+
+def stopped_run(outputs: Outputs) -> bool:
+    """Whether a run that fills these outputs from disk was stopped."""
+    from pcfi.outofcore import file_names
+
+    return (Path(f"{outputs.values}.work") / file_names.JOB).exists()
 
 
 def _refuse(paths: tuple[str, str], parameters: dict[str, Any], outputs: Outputs, budget: Budget) -> None:

@@ -33,6 +33,8 @@ class FeatureStore:
         Changes when the file does.
     largest_read : int
         Bytes that reading a single row may take.
+    truth_values : ndarray of int
+        Channels that hold truth values.
     """
 
     def __init__(self, path: str, shape: tuple[int, ...], dtype: npt.DTypeLike, stamp: list[Any]) -> None:
@@ -44,6 +46,7 @@ class FeatureStore:
         self.names = [str(k) for k in range(shape[1])]
         self.stamp = stamp
         self.largest_read = 0
+        self.truth_values = np.empty(0, dtype=np.int64)
 
     def chunks(self, first: int, last: int, size: int) -> Iterator[tuple[int, Array]]:
         """Rows `first` to `last`, at most `size` at a time, each part with the number of its first row."""
@@ -126,6 +129,7 @@ class ParquetStore(FeatureStore):
         super().__init__(path, shape, dtype, stamp)
         self.names = names
         self.schema = schema
+        self.truth_values = np.flatnonzero([one.kind == "b" for one in dtypes])
         groups = (part.row_group(k).total_byte_size for part in facts for k in range(part.num_row_groups))
         self.largest_read = max(groups, default=0)
 

@@ -203,6 +203,16 @@ def sums(run: OutOfCoreRun, index: int) -> Array:
     return scatter
 
 
+def as_truth_values(rows: Array, channels: Array) -> Array:
+    """Rows with the truth value, 0 or 1, that is nearest in some channels."""
+    if not len(channels):
+        return rows
+    rows = rows.copy()
+    filled = rows[:, channels]
+    rows[:, channels] = np.where(np.isnan(filled), filled, filled > 0.5)
+    return rows
+
+
 def write(run: OutOfCoreRun, index: int) -> Entry:
     """Write a range of rows of every result."""
     sinks = run.sinks()
@@ -212,7 +222,8 @@ def write(run: OutOfCoreRun, index: int) -> Entry:
             with np.errstate(all="ignore"):
                 least, most = CpuBackend().channel_ranges(rows)
             refuse_non_finite(least, most, run.surveyed)
-            writers["values"](start, to_half(rows) if sinks["values"].dtype == np.float16 else rows, batch)
+            values = as_truth_values(rows, run.store.truth_values)
+            writers["values"](start, to_half(values) if sinks["values"].dtype == np.float16 else values, batch)
             named = run.named(batch)
             if "confidence" in writers:
                 writers["confidence"](start, row_hops.confidence(run.chosen.alpha, run.dtype), named)
