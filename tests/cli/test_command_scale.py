@@ -160,9 +160,7 @@ def test_the_commands_of_the_page_run_as_written(tmp_path):
     filled, shared = (parquet.read_table(tmp_path / name) for name in ("filled.parquet", "shared.parquet"))
     assert_same_tables(shared, filled)  # a worker's BLAS has other threads, which may move the last bit of stage 2
     nodes, edges = (parquet.read_table(tmp_path / f"{name}.parquet") for name in ("nodes", "edges"))
-    assert_same_tables(
-        filled, pcfi.frames.impute(nodes, edges, id="name", alpha=0.5, beta=0.1, objective="representation").values
-    )
+    assert_same_tables(filled, pcfi.frames.impute(nodes, edges, id="name").values)
 
 
 def test_a_scheduler_that_is_not_there_is_one_line(files, tmp_path, monkeypatch):

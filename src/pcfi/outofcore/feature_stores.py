@@ -9,7 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from pcfi._typing import Array
-from pcfi.errors import FeatureError, ParameterError, TooLargeError, UnsupportedTypeError
+from pcfi.errors import (
+    FeatureError,
+    ParameterError,
+    PcfiError,
+    StorageError,
+    TooLargeError,
+    UnsupportedTypeError,
+)
 from pcfi.files.paths import full_path, is_address, opened, suffix_of
 from pcfi.inputs.columns import refuse_long_integers
 from pcfi.inputs.node_tables import kind_of_arrow
@@ -129,6 +136,7 @@ class ParquetStore(FeatureStore):
         super().__init__(path, shape, dtype, stamp)
         self.names = names
         self.schema = schema
+        self._files = [(file, part.num_rows) for file, part in zip(files, facts, strict=True)]
         self.truth_values = np.flatnonzero([one.kind == "b" for one in dtypes])
         groups = (part.row_group(k).total_byte_size for part in facts for k in range(part.num_row_groups))
         self.largest_read = max(groups, default=0)
@@ -182,7 +190,10 @@ class ParquetStore(FeatureStore):
         import pyarrow.parquet as pq
 
         start = 0
-        for path in parquet_files(self.path):
+        for path, n_rows in self._files:
+            if start >= last or start + n_rows <= first:  # a folder may hold thousands of files, each an address
+                start += n_rows
+                continue
             with feature_errors(path), opened(path) as raw, pq.ParquetFile(raw, pre_buffer=False) as file:
                 for group in range(file.num_row_groups):
                     end = start + file.metadata.row_group(group).num_rows
@@ -205,9 +216,10 @@ def _within(batches: Iterator[Any], start: int, first: int, last: int) -> Iterat
 def parquet_files(path: str) -> list[str]:
     """The file, or the Parquet files of a folder in the order of their names."""
     if is_address(path):
-        fs, root = load("fsspec", "an address", "scale").core.url_to_fs(path)
-        paths = sorted(fs.glob(f"{root}/*.parquet")) if fs.isdir(root) else [root]
-        return [fs.unstrip_protocol(name) for name in paths]
+        with feature_errors(path):
+            fs, root = load("fsspec", "an address", "scale").core.url_to_fs(path)
+            paths = sorted(fs.glob(f"{root}/*.parquet")) if fs.isdir(root) else [root]
+            return [fs.unstrip_protocol(name) for name in paths]
     folder = Path(path)
     return sorted(map(str, folder.glob("*.parquet"))) if folder.is_dir() else [path]
 
@@ -226,13 +238,27 @@ def _parquet_facts(path: str) -> Any:
 
 @contextmanager
 def feature_errors(path: str) -> Iterator[None]:
-    """Raise errors of pyarrow about a bad file as a `FeatureError` that names the file."""
+    """Raise errors of pyarrow about a bad file as a `FeatureError` that names the file.
+
+    At an address, where access may be denied and connections may break, it is a `StorageError`: what is finished stays.
+    """
     import pyarrow as pa
 
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
-        raise FeatureError(f"{path!r} cannot be read as Parquet: {' '.join(str(error).split())}") from None
+    except PcfiError:
+        raise
+    except Exception as error:
+        # libraries for addresses have errors of their own, not all of them an OSError
+        if not is_address(path) or isinstance(error, pa.ArrowInvalid):
+            if not isinstance(error, pa.ArrowException | OSError):
+                raise
+            raise FeatureError(f"{path!r} cannot be read as Parquet: {' '.join(str(error).split())}") from None
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise StorageError(
+            f"{path!r} cannot be read ({reason}): check the address, the credentials and the connection, and run it "
+            "again"
+        ) from None
 
 
 def _columns(schema: Any, names: Any, path: str, boolean: bool) -> list[str]:

@@ -5,7 +5,6 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +41,7 @@ from pcfi.outofcore.result import StoredImputation, report
 from pcfi.outofcore.run import OutOfCoreRun
 from pcfi.outofcore.run_lock import run_lock
 from pcfi.outofcore.run_settings import facts_of
-from pcfi.outofcore.runners import DaskRunner, LocalRunner, Runner, connected
+from pcfi.outofcore.runners import connected, runner_of
 from pcfi.outofcore.sinks import exists, open_sink
 from pcfi.outofcore.tasks import WORD
 from pcfi.progress import compile_notice
@@ -178,9 +177,8 @@ def impute(
         self_loops=self_loops,
         progress=progress,
         objective=objective,
-        random_state=random_state,
+        random_state=seed_of(random_state) if isinstance(random_state, np.random.Generator) else random_state,
     )
-    settings = replace(settings, random_state=seed_of(random_state))
     results = {
         "values": result_path(result),
         "confidence": result_path(confidence),
@@ -221,11 +219,8 @@ def impute(
             run = OutOfCoreRun(folder)
         plan = make_plan(run, memory, cluster)
         folder.write(file_names.PLAN, plan)
-        runner: Runner = LocalRunner(run, progress=progress)
-        if cluster is not None:
-            runner = DaskRunner(run, cluster, progress=progress)
         with compile_notice(show=progress):
-            filled = fill_run(run, runner)
+            filled = fill_run(run, runner_of(run, cluster, progress=progress))
         stored, notices = report(run, filled)
         folder.retire()
     for notice in notices:

@@ -226,6 +226,11 @@ class DaskRunner:
             raise
 
 
+def runner_of(run: OutOfCoreRun, cluster: Any, *, progress: bool) -> Runner:
+    """The runner of a run: the workers of a cluster, or this process."""
+    return LocalRunner(run, progress=progress) if cluster is None else DaskRunner(run, cluster, progress=progress)
+
+
 @contextmanager
 def connected(client: Any) -> Iterator[Any]:
     """Yield the client, a client of the scheduler at this address (closed at the end), or None."""
