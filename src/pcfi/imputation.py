@@ -10,12 +10,12 @@ import numpy as np
 from pcfi._typing import Array
 from pcfi.backends import backend_for
 from pcfi.cell_info import CellInfo
-from pcfi.errors import GraphWarning, ParameterError, PcfiWarning, ScaleWarning, TuningWarning
+from pcfi.errors import GraphWarning, ParameterError, PcfiWarning, ScaleWarning
 from pcfi.estimation import Resolved, resolve
 from pcfi.estimation.column_reports import column_names
 from pcfi.estimation.graph_origin import MIN_SHARE, share_of_similar_rows
 from pcfi.estimation.resolution import on_host
-from pcfi.estimation.result import seed_of
+from pcfi.estimation.result import seed_of, tuning_warnings
 from pcfi.forks import GATE
 from pcfi.inputs import tensors
 from pcfi.inputs.columns import shortened
@@ -204,10 +204,7 @@ def _report(problem: Problem, resolved: Resolved, filled: Filled) -> tuple[Imput
     else:
         n_unreachable = int(empty[problem.first_channels].sum()) * problem.n_counted
     notices = usual_warnings(problem, settings, status, converged=converged, n_unreachable=n_unreachable)
-    if tuning is not None and tuning.note and problem.n_missing:
-        notices.append(
-            TuningWarning(f"values are halfway between the graph's estimate and the column's mean: {tuning.note}")
-        )
+    notices += tuning_warnings(tuning) if problem.n_missing else []
     notices += _scale_warnings(problem, settings, filled) + _graph_warnings(resolved, problem)
     is_pcfi = settings.method == "pcfi"
     result = Imputation(

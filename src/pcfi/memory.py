@@ -172,27 +172,38 @@ def estimate_memory(problem: Problem, settings: Settings) -> MemoryEstimate:
     working = max(diffusion_bytes(size, settings), propagation_bytes(size, SUMS_IN_MEMORY))
     hops = size.n_nodes * size.n_patterns * size.code_bytes
     if settings.method == "pcfi" and settings.objective == "values":
-        working = max(working, _tuning_bytes(problem, working) - values - hops)
+        working = max(working, tuning_bytes(size, int(problem.channels.n_known.sum()), working) - values - hops)
     return MemoryEstimate(values, hops, working)
 
 
-def _tuning_bytes(problem: Problem, working: int) -> int:
-    """Bytes that tuning allocates: folds with masks and hops of their own, hidden cells, and one filled array."""
-    from pcfi.estimation.fitting import number_of_folds
+def tuning_bytes(size: ProblemSize, n_known: int, working: int) -> int:
+    """Bytes that tuning allocates on its sample: folds with masks and hops, hidden cells, and one filled array.
+
+    `n_known` cells are known in the complete table; diffusion takes `working`.
+    """
+    from pcfi.estimation.fitting import folds_of_size
     from pcfi.estimation.folds import MAX_HIDDEN, N_PARTS
     from pcfi.estimation.training import MAX_TRAINING_CELLS, MAX_TRAINING_ROWS
 
-    channels, (n_nodes, n_channels) = problem.channels, problem.values.shape
-    n_known = channels.n_known[channels.representatives]
-    n_units = int(n_known.sum())
-    n_folds = number_of_folds(problem)
-    mask, patterns = n_nodes * n_channels, n_nodes * len(n_known)
-    n_hidden = n_folds * min(int(channels.n_known.sum()) // N_PARTS, MAX_HIDDEN)
+    sampled = sample_size(size)
+    n_known = n_known * sampled.n_nodes // size.n_nodes
+    mask, patterns = sampled.n_nodes * size.n_channels, sampled.n_nodes * size.n_patterns
+    n_units = n_known * size.n_patterns // size.n_channels
+    n_folds = folds_of_size(n_units, size.n_channels)
+    n_hidden = n_folds * min(n_known // N_PARTS, MAX_HIDDEN)
     dividing = (n_folds + 1) * mask + PATTERN_BYTES * patterns + UNIT_BYTES * n_units
     # filled, on a log scale, divided by degrees, standardised
-    trying = n_folds * (mask + patterns) + 3 * problem.values.nbytes + 8 * mask + working
-    training = TRAINING_ARRAYS * 8 * MAX_TRAINING_CELLS + 4 * min(mask, MAX_TRAINING_ROWS * n_channels)
+    trying = n_folds * (mask + patterns) + 3 * mask * size.itemsize + 8 * mask + working
+    training = TRAINING_ARRAYS * 8 * MAX_TRAINING_CELLS + 4 * min(mask, MAX_TRAINING_ROWS * size.n_channels)
     return int(CELL_BYTES * n_hidden + max(dividing, trying) + training)
+
+
+def sample_size(size: ProblemSize) -> ProblemSize:
+    """The size of the sample of a table that the value model is fitted to."""
+    from pcfi.estimation.sample import max_sample_nodes
+
+    n_nodes = min(size.n_nodes, max_sample_nodes(size.n_channels))
+    return replace(size, n_nodes=n_nodes, n_entries=size.n_entries * n_nodes // max(size.n_nodes, 1))
 
 
 def private_memory() -> int:

@@ -59,7 +59,6 @@ def test_intervals_go_to_text_as_well(files):
         (["--coverage", 1], "--coverage must be a number between 0 and 1 (both excluded), got 1"),
         (["--method", "fp"], "the method fp has none; pcfi has"),
         (["--objective", "representation"], "--intervals belong to --objective values"),
-        (["--memory", "1GB"], "--intervals does not go together with --memory"),
     ],
 )
 def test_what_has_no_intervals_is_refused_before_any_work(files, options, message):

@@ -123,7 +123,8 @@ def test_points_larger_than_memory_stay_geoparquet(tmp_path):
     values = np.where(rng.random(500) < 0.3, np.nan, places[:, 0])
     points = geopandas.GeoDataFrame({"value": values}, geometry=geopandas.GeoSeries.from_xy(*places.T, crs=3857))
     points.to_parquet(tmp_path / "map.parquet")
-    done = impute(tmp_path / "map.parquet", "-o", tmp_path / "out.parquet", "--k", 5, "--memory", "1GB", "--beta", 0)
+    paper = ["--alpha", 0.5, "--beta", 0, "--objective", "representation"]
+    done = impute(tmp_path / "map.parquet", "-o", tmp_path / "out.parquet", "--k", 5, "--memory", "1GB", *paper)
     assert done.exit_code == 0, done.stderr
     filled = geopandas.read_parquet(tmp_path / "out.parquet")
     options = {"alpha": 0.5, "beta": 0.0, "objective": "representation"}

@@ -160,9 +160,7 @@ def test_the_commands_of_the_page_run_as_written(tmp_path):
     filled, shared = (parquet.read_table(tmp_path / name) for name in ("filled.parquet", "shared.parquet"))
     assert_same_tables(shared, filled)  # a worker's BLAS has other threads, which may move the last bit of stage 2
     nodes, edges = (parquet.read_table(tmp_path / f"{name}.parquet") for name in ("nodes", "edges"))
-    assert_same_tables(
-        filled, pcfi.frames.impute(nodes, edges, id="name", alpha=0.5, beta=0.1, objective="representation").values
-    )
+    assert_same_tables(filled, pcfi.frames.impute(nodes, edges, id="name").values)
 
 
 def test_a_scheduler_that_is_not_there_is_one_line(files, tmp_path, monkeypatch):
@@ -243,14 +241,58 @@ def test_an_output_is_overwritten_only_by_force(files, tmp_path):
     assert np.load(target).shape == (N_NODES, N_CHANNELS)
 
 
-def test_what_is_not_tuned_is_told(files, tmp_path):
-    done = invoke("impute", files / "x.npy", files / "rows.npy", "-o", tmp_path / "y.npy", "--memory=2GB", "--beta=0")
-    assert done.exit_code == 0
-    said = "Nothing is tuned within a budget: the result is the paper's representation, with alpha=0.5, beta=0\n"
-    assert said in done.stderr
-    values, index = problem()
-    expected = pcfi.impute(values, index, alpha=0.5, beta=0, objective="representation")
-    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), expected.values, rtol=1e-6, atol=1e-6)
+def table_of_columns(done):
+    lines = done.stdout.splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("column "))
+    return lines[first : lines.index("", first)]
+
+
+@pytest.mark.parametrize("nodes", ["nodes.parquet", "marked.csv"])
+def test_values_intervals_and_columns_are_those_without_a_budget(files, tmp_path, nodes):
+    """Also of a table with markers, semicolons, decimal commas and categories."""
+    more = ["--exclude", "label", "--categorical", "kind"] if nodes == "marked.csv" else ["--exclude", "label"]
+    if nodes == "marked.csv":
+        table = parquet.read_table(files / "nodes.parquet").select(["code", "c0", "c1", "whole", "label"]).to_pandas()
+        table["kind"] = np.where(table["c1"].isna(), "?", np.where(table["c0"] > 0, "up", "down"))
+        table["whole"] = table["whole"].fillna(-999).astype(int)
+        table.to_csv(files / nodes, sep=";", decimal=",", index=False)
+        more += ["--missing-value", "-999", "--missing-value", "?"]
+    found = {}
+    for name, budget in (("whole", []), ("budget", ["--memory", "2GB"])):
+        paths = [tmp_path / f"{name}.parquet", tmp_path / f"{name}-i.parquet", tmp_path / f"{name}-h.parquet"]
+        outputs = ["-o", paths[0], "--intervals", paths[1], "--coverage", "0.8", "--hops", paths[2]]
+        done = invoke("impute", files / nodes, files / "edges.parquet", *outputs, *more, *budget)
+        assert done.exit_code == 0, done.stderr
+        found[name] = [parquet.read_table(path) for path in paths], table_of_columns(done)
+    for left, right in zip(found["whole"][0], found["budget"][0], strict=True):
+        assert_same_tables(right, left)
+    assert found["whole"][1] == found["budget"][1]
+
+
+@pytest.mark.parametrize("nodes", ["nodes.parquet", "x.npy"])
+def test_files_that_do_not_fit_are_filled_from_disk_without_being_told_to(files, tmp_path, monkeypatch, nodes):
+    edges = "edges.parquet" if nodes == "nodes.parquet" else "rows.npy"
+    command = ["impute", files / nodes, files / edges, "-o"]
+    assert invoke(*command, tmp_path / "whole.npy").exit_code == 0
+    monkeypatch.setattr(requirements, "bytes_in_memory", lambda *_: 10**13)
+    done = invoke(*command, tmp_path / "disk.npy")
+    assert done.exit_code == 0, done.stderr
+    first = done.stderr.splitlines()[0]
+    assert first.startswith("Filling these files in memory takes about 10000.0 GB, and ")
+    assert "they are filled from disk within " in first
+    np.testing.assert_allclose(np.load(tmp_path / "disk.npy"), np.load(tmp_path / "whole.npy"), rtol=1e-6, atol=1e-6)
+    # what only the table in memory gives is not refused for a reason that nobody asked for
+    done = invoke(*command, tmp_path / "whole.csv", "--report", tmp_path / "r.html")
+    assert done.exit_code == 0, done.stderr
+    assert "from disk" not in done.stderr
+
+
+def test_a_run_from_disk_that_was_stopped_goes_on_there(files, tmp_path, monkeypatch):
+    command = [word for word in stopped(files, tmp_path, monkeypatch) if word != "--memory=2GB"]
+    done = invoke(*command)
+    assert done.exit_code == 0, done.stderr
+    assert "Going on with a run that was stopped" in done.stderr
+    assert not (tmp_path / "y.parquet.work").exists()
 
 
 def test_edges_to_unknown_ids_are_refused_or_dropped(files, tmp_path):
@@ -278,8 +320,11 @@ REFUSED = {
     ),
     "markers in arrays": (["x.npy", *FILES[1:], "--missing-value", "-9"], 2, "write NaN into such cells"),
     "confidence columns": ([*FILES, "--confidence-columns"], 2, "use --confidence FILE"),
-    "tuning": ([*FILES, "--alpha", "auto"], 2, "--alpha auto does not go together with --memory, which does not tune"),
-    "calibrated values": ([*FILES, "--objective", "values"], 2, "a budget gives the paper's representation"),
+    "intervals of a representation": (
+        [*FILES, "--objective", "representation", "--intervals", "i.parquet"],
+        2,
+        "--intervals belong to --objective values",
+    ),
     "other methods": ([*FILES, "--method", "mean"], 2, "one of pcfi, fp, got mean"),
     "threads of workers": ([*FILES, "--cluster", "tcp://x:1", "--threads", "2"], 2, "dask worker --nthreads"),
     "stdin": (["-", *FILES[1:]], 2, "standard input and output"),

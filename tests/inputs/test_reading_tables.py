@@ -145,9 +145,8 @@ def command(suffix, *more):
 
 def by_scale(suffix):
     def fill(case, folder):
-        method = {name: value for name, value in METHOD.items() if name != "objective"}
         paths = [folder / name for name in (f"nodes.{suffix}", f"edges.{suffix}", "filled.parquet")]
-        pcfi.scale.impute(*paths, **case.options, **method)
+        pcfi.scale.impute(*paths, **case.options, **METHOD)
         return parquet.read_table(folder / "filled.parquet")
 
     return fill
@@ -337,12 +336,13 @@ def test_a_table_of_categories_alone_is_filled_larger_than_memory(tmp_path):
     parquet.write_table(nodes, tmp_path / "n.parquet")
     (tmp_path / "e.csv").write_text("source,target\na,b\nb,c\n")
     paths = [tmp_path / name for name in ("n.parquet", "e.csv", "o.parquet")]
-    pcfi.scale.impute(*paths, columns=[], categorical=["city", "kind"])
+    pcfi.scale.impute(*paths, columns=[], categorical=["city", "kind"], **METHOD)
     filled = parquet.read_table(paths[2])
     assert filled.schema.equals(nodes.schema)
     assert filled.to_pydict() == {"id": ["a", "b", "c"], "city": ["Oslo"] * 3, "kind": [1, 1, 1]}
 
 
+@pytest.mark.filterwarnings("ignore::pcfi.TuningWarning")
 def test_another_conversion_is_another_run(tmp_path, monkeypatch):
     (tmp_path / "n.csv").write_text("id,x\na,1\nb,\nc,-1\n")
     (tmp_path / "e.csv").write_text("source,target\na,b\nb,c\n")

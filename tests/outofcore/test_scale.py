@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -23,6 +24,8 @@ pa = pytest.importorskip("pyarrow")
 zarr = pytest.importorskip("zarr")
 import pyarrow.parquet as pq  # noqa: E402
 
+PAPER = {"alpha": 0.5, "beta": 0.1, "objective": "representation"}
+impute = partial(scale.impute, **PAPER)
 SOLVERS = [pcfi.UntilSettled(), pcfi.UntilSettled(rtol=1e-8), pcfi.FixedSteps(7)]
 
 
@@ -62,9 +65,7 @@ def test_files_get_the_numbers_of_impute(
         patch.setattr(plan, "MIN_RANGE_ROWS", cut[0])
         patch.setattr(plan, "MAX_CHUNK_BYTES", cut[1])
         expected = pcfi.impute(problem.masked, problem.graph, **parameters, objective="representation")
-        stored = scale.impute(
-            folder / "x.npy", folder / "g", folder / "y.npy", hops=folder / "h.npy", **more, **parameters
-        )
+        stored = impute(folder / "x.npy", folder / "g", folder / "y.npy", hops=folder / "h.npy", **more, **parameters)
     assert_same(stored, expected)
     assert stored.status == expected.status or "e-" in expected.status  # a residual in words may round differently
     np.testing.assert_array_equal(stored.open("hops"), expected.hops)
@@ -86,7 +87,7 @@ def test_one_two_or_many_panels_give_the_same_numbers(tmp_path, n_channels, kind
     scale.build_graph(problem.edge_index, tmp_path / "g", n_nodes=3000)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pcfi.UnreachableWarning)
-        stored = scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy")
+        stored = impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy")
         assert_same(
             stored, pcfi.impute(problem.masked, problem.edge_index, alpha=0.5, beta=0.1, objective="representation")
         )
@@ -102,7 +103,7 @@ def test_very_deep_graphs_need_more_than_a_byte_for_hops(tmp_path):
     features[:, 1:] = np.where(rng.random((n_nodes, n_channels - 1)) < 0.5, rng.normal(size=(n_nodes, 69)), np.nan)
     np.save(tmp_path / "x.npy", features)
     scale.build_graph(path, tmp_path / "g")
-    stored = scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy", hops=tmp_path / "h.npy")
+    stored = impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy", hops=tmp_path / "h.npy")
     expected = pcfi.impute(features, path, alpha=0.5, beta=0.1, objective="representation")
     assert_same(stored, expected)
     np.testing.assert_array_equal(stored.open("hops"), expected.hops)
@@ -154,7 +155,7 @@ def write(kind: str, folder, values: np.ndarray) -> str:
 def test_every_format_goes_in_and_out(tmp_path, small, kind_in, kind_out):
     folder, problem, expected = small
     source = write(kind_in, tmp_path, problem.masked)
-    stored = scale.impute(source, folder / "g", tmp_path / f"y.{kind_out}")
+    stored = impute(source, folder / "g", tmp_path / f"y.{kind_out}")
     values = read(stored.values)
     assert values.dtype == np.float32
     np.testing.assert_allclose(values, expected.values, rtol=1e-6, atol=1e-6)
@@ -168,7 +169,7 @@ def test_a_parquet_table_keeps_its_other_columns_and_its_row_order(tmp_path, sma
     pq.write_table(table, tmp_path / "nodes.parquet", row_group_size=1000)
     named = np.array(ids)[problem.edge_index]
     pq.write_table(pa.table({"source": named[0], "target": named[1]}), tmp_path / "edges.parquet")
-    stored = scale.impute(
+    stored = impute(
         tmp_path / "nodes.parquet",
         tmp_path / "edges.parquet",
         tmp_path / "filled.parquet",
@@ -191,15 +192,15 @@ def test_addresses_of_fsspec_are_read_and_written(tmp_path, small):
     write("zarr", tmp_path, problem.masked)
     fsspec.filesystem("memory").put(str(tmp_path / "x.zarr"), "/lake/x.zarr", recursive=True)
     for kind in ("zarr", "parquet"):
-        stored = scale.impute("memory://lake/x.zarr", folder / "g", f"memory://lake/y.{kind}", work=tmp_path / "work")
+        stored = impute("memory://lake/x.zarr", folder / "g", f"memory://lake/y.{kind}", work=tmp_path / "work")
         fsspec.filesystem("memory").get(f"/lake/y.{kind}", str(tmp_path / f"y.{kind}"), recursive=True)
         np.testing.assert_allclose(read(str(tmp_path / f"y.{kind}")), expected.values, rtol=1e-6, atol=1e-6)
         with pytest.raises(pcfi.ParameterError, match="overwrite=True"):
-            scale.impute("memory://lake/x.zarr", folder / "g", stored.values, work=tmp_path / "work")
+            impute("memory://lake/x.zarr", folder / "g", stored.values, work=tmp_path / "work")
     assert (tmp_path / "y.parquet" / "_SUCCESS").exists()
     assert stored.open().count_rows() == 2500
     assert zarr.open("memory://lake/y.zarr", mode="r").attrs["complete"]
-    again = scale.impute(f"file://{tmp_path}/y.parquet", folder / "g", f"file://{tmp_path}/z.npy")
+    again = impute(f"file://{tmp_path}/y.parquet", folder / "g", f"file://{tmp_path}/z.npy")
     np.testing.assert_allclose(again.open(), expected.values, rtol=1e-6, atol=1e-6)
 
 
@@ -207,7 +208,7 @@ def test_a_known_mask_decides_and_what_stands_in_missing_cells_does_not_matter(t
     folder, problem, expected = small
     np.save(tmp_path / "x.npy", np.where(problem.known, problem.features, 1e30).astype(np.float32))
     np.save(tmp_path / "known.npy", problem.known)
-    stored = scale.impute(tmp_path / "x.npy", folder / "g", tmp_path / "y.npy", known=tmp_path / "known.npy")
+    stored = impute(tmp_path / "x.npy", folder / "g", tmp_path / "y.npy", known=tmp_path / "known.npy")
     np.testing.assert_allclose(stored.open(), expected.values, rtol=1e-6, atol=1e-6)
 
 
@@ -219,7 +220,7 @@ def test_other_dtypes_come_back_as_impute_gives_them(tmp_path, dtype):
     for name, array in {"x": features, "k": known}.items():
         np.save(tmp_path / f"{name}.npy", array)
     scale.build_graph(edges, tmp_path / "g")
-    stored = scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy", known=tmp_path / "k.npy")
+    stored = impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy", known=tmp_path / "k.npy")
     assert_same(stored, pcfi.impute(features, edges, known=known, alpha=0.5, beta=0.1, objective="representation"))
 
 
@@ -227,7 +228,7 @@ def test_features_without_a_missing_cell_are_copied(tmp_path):
     features = np.random.default_rng(0).normal(size=(20, 3))
     np.save(tmp_path / "x.npy", features)
     scale.build_graph(np.array([[0], [1]]), tmp_path / "g", n_nodes=20)
-    stored = scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy")
+    stored = impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy")
     np.testing.assert_array_equal(stored.open(), features)
     assert stored.status == "Nothing was missing."
 
@@ -238,9 +239,11 @@ RUN = """
 import sys, warnings
 import pcfi, pcfi.scale
 warnings.simplefilter("ignore")
-pcfi.scale.impute(*sys.argv[1:3], sys.argv[5], overwrite=True, solver=pcfi.UntilSettled(rtol=1e-9))  # loads the kernels
+PAPER = {"alpha": 0.5, "beta": 0.1, "objective": "representation"}
+PAPER["solver"] = pcfi.UntilSettled(rtol=1e-9)
+pcfi.scale.impute(*sys.argv[1:3], sys.argv[5], overwrite=True, **PAPER)  # loads the kernels
 print("ready", flush=True)
-pcfi.scale.impute(*sys.argv[1:4], confidence=sys.argv[4], solver=pcfi.UntilSettled(rtol=1e-9))
+pcfi.scale.impute(*sys.argv[1:4], confidence=sys.argv[4], **PAPER)
 """
 
 
@@ -249,7 +252,7 @@ pcfi.scale.impute(*sys.argv[1:4], confidence=sys.argv[4], solver=pcfi.UntilSettl
 def test_a_run_killed_again_and_again_ends_with_the_same_bits(tmp_path, small, kind):
     folder = small[0]
     arguments = [folder / "x.npy", folder / "g", tmp_path / f"y.{kind}", tmp_path / "c.npy"]
-    expected = scale.impute(
+    expected = impute(
         *arguments[:2], tmp_path / f"e.{kind}", confidence=tmp_path / "ec.npy", solver=pcfi.UntilSettled(rtol=1e-9)
     )
     rng = np.random.default_rng(len(kind))
@@ -277,7 +280,7 @@ def test_a_run_killed_again_and_again_ends_with_the_same_bits(tmp_path, small, k
 
 def test_a_run_stopped_after_any_task_goes_on_with_the_same_bits(tmp_path, small, monkeypatch):
     folder = small[0]
-    expected = scale.impute(folder / "x.npy", folder / "g", tmp_path / "e.npy").open()
+    expected = impute(folder / "x.npy", folder / "g", tmp_path / "e.npy").open()
     record, limit = WorkFolder.record, 0
 
     def stops(self, stage, index, facts):
@@ -292,7 +295,7 @@ def test_a_run_stopped_after_any_task_goes_on_with_the_same_bits(tmp_path, small
     while not (tmp_path / "y.npy").exists():
         limit = 1 + interrupted // 5  # a panel whose diffusion was stopped is split again first
         try:
-            scale.impute(folder / "x.npy", folder / "g", tmp_path / "y.npy")
+            impute(folder / "x.npy", folder / "g", tmp_path / "y.npy")
         except KeyboardInterrupt:
             interrupted += 1
     assert interrupted >= 10
@@ -303,10 +306,11 @@ WITHOUT_SPACE = """
 import resource, sys, warnings
 import pcfi, pcfi.scale
 warnings.simplefilter("ignore")
-pcfi.scale.impute(sys.argv[1], sys.argv[2], sys.argv[3] + ".warm.npy")
+PAPER = {"alpha": 0.5, "beta": 0.1, "objective": "representation"}
+pcfi.scale.impute(sys.argv[1], sys.argv[2], sys.argv[3] + ".warm.npy", **PAPER)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[4]), resource.RLIM_INFINITY))
 try:
-    pcfi.scale.impute(*sys.argv[1:4])
+    pcfi.scale.impute(*sys.argv[1:4], **PAPER)
 except pcfi.scale.StorageError as error:
     print(error)
 """
@@ -324,7 +328,7 @@ def test_a_full_disk_is_a_clear_error_and_finished_tasks_are_kept(tmp_path, smal
     assert "run it again" in done.stdout
     assert not (tmp_path / "y.npy").exists()
     assert len(list((tmp_path / "y.npy.work" / "journal").glob("diffuse-*"))) == 2
-    stored = scale.impute(*arguments[:3])
+    stored = impute(*arguments[:3])
     np.testing.assert_allclose(stored.open(), expected.values, rtol=1e-6, atol=1e-6)
 
 
@@ -333,6 +337,7 @@ import resource, sys, threading, time, warnings
 import numpy as np, pcfi, pcfi.scale
 from pcfi.memory import private_memory
 warnings.simplefilter("ignore")
+PAPER = {"alpha": 0.5, "beta": 0.1, "objective": "representation"}
 budget = int(sys.argv[4])
 limit = budget + 50_000_000  # the watching thread and what libraries reserve
 resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
@@ -342,7 +347,7 @@ def watch():
         peak[0] = max(peak[0], private_memory())
         time.sleep(0.002)
 threading.Thread(target=watch, daemon=True).start()
-pcfi.scale.impute(*sys.argv[1:4], memory=budget)
+pcfi.scale.impute(*sys.argv[1:4], memory=budget, **PAPER)
 print(peak[0])
 """
 
@@ -372,66 +377,66 @@ def test_a_budget_that_cannot_be_kept_is_refused_before_anything_is_done(tmp_pat
     with pytest.raises(
         pcfi.TooLargeError, match=r"2,500 nodes .* whatever the number of channels, but memory is 10 MB"
     ):
-        scale.impute(folder / "x.npy", folder / "g", tmp_path / "y.npy", memory="10MB")
+        impute(folder / "x.npy", folder / "g", tmp_path / "y.npy", memory="10MB")
     monkeypatch.setattr(plan, "PROCESS_BYTES", 0)
     monkeypatch.setattr(plan, "private_memory", lambda: 0)
     monkeypatch.setattr(plan, "MAX_TREE_SUMS", 70_000)
     with pytest.raises(
         pcfi.TooLargeError, match=r"channel propagation between 20 channels .* enough for \d+ channels: .*beta=0"
     ):
-        scale.impute(folder / "x.npy", folder / "g", tmp_path / "z.npy", memory="50MB")
-    scale.impute(folder / "x.npy", folder / "g", tmp_path / "w.npy", memory="50MB", beta=0)
+        impute(folder / "x.npy", folder / "g", tmp_path / "z.npy", memory="50MB")
+    impute(folder / "x.npy", folder / "g", tmp_path / "w.npy", memory="50MB", beta=0)
 
 
 def test_bad_calls_say_what_to_do(tmp_path, small):
     folder, problem, _ = small
     files = (folder / "x.npy", folder / "g")
     with pytest.raises(pcfi.UnsupportedTypeError, match=r"works on files.*np.save"):
-        scale.impute(problem.masked, folder / "g", tmp_path / "y.npy")
+        impute(problem.masked, folder / "g", tmp_path / "y.npy")
     with pytest.raises(pcfi.UnsupportedTypeError, match="build_graph"):
-        scale.impute(folder / "x.npy", problem.edge_index, tmp_path / "y.npy")
+        impute(folder / "x.npy", problem.edge_index, tmp_path / "y.npy")
     with pytest.raises(pcfi.ParameterError, match=r"must end in one of .npy, .zarr, .parquet"):
-        scale.impute(*files, tmp_path / "y.csv")
+        impute(*files, tmp_path / "y.csv")
     with pytest.raises(pcfi.ParameterError, match="there is no file"):
-        scale.impute(tmp_path / "nothing.npy", folder / "g", tmp_path / "y.npy")
+        impute(tmp_path / "nothing.npy", folder / "g", tmp_path / "y.npy")
     with pytest.raises(pcfi.ParameterError, match="there is no folder"):
-        scale.impute(*files, tmp_path / "nowhere" / "y.npy")
+        impute(*files, tmp_path / "nowhere" / "y.npy")
     with pytest.raises(pcfi.ParameterError, match="'pcfi' or 'fp'"):
-        scale.impute(*files, tmp_path / "y.npy", method="mean")
+        impute(*files, tmp_path / "y.npy", method="mean")
     with pytest.raises(pcfi.ParameterError, match="no confidence"):
-        scale.impute(*files, tmp_path / "y.npy", method="fp", confidence=tmp_path / "c.npy")
+        impute(*files, tmp_path / "y.npy", method="fp", confidence=tmp_path / "c.npy")
     with pytest.raises(pcfi.ParameterError, match="alpha must be"):
-        scale.impute(*files, tmp_path / "y.npy", alpha=0)
+        impute(*files, tmp_path / "y.npy", alpha=0)
     wrong = problem.masked.copy()
     wrong[7, 3] = np.inf
     for name, array in {"three": np.zeros((3, 2)), "flat": np.zeros(3), "inf": wrong}.items():
         np.save(tmp_path / f"{name}.npy", array)
     with pytest.raises(pcfi.GraphError, match=r"2500 nodes, but features has 3 rows"):
-        scale.impute(tmp_path / "three.npy", folder / "g", tmp_path / "y.npy")
+        impute(tmp_path / "three.npy", folder / "g", tmp_path / "y.npy")
     with pytest.raises(pcfi.FeatureError, match="must be 2-D"):
-        scale.impute(tmp_path / "flat.npy", folder / "g", tmp_path / "y.npy")
+        impute(tmp_path / "flat.npy", folder / "g", tmp_path / "y.npy")
     with pytest.raises(pcfi.FeatureError, match=r"row 7, channel 3 is inf"):
-        scale.impute(tmp_path / "inf.npy", folder / "g", tmp_path / "i.npy")
+        impute(tmp_path / "inf.npy", folder / "g", tmp_path / "i.npy")
     with pytest.raises(pcfi.UnreachableError, match="cannot be reached"):
-        scale.impute(*files, tmp_path / "u.npy", unreachable="error")
+        impute(*files, tmp_path / "u.npy", unreachable="error")
     (tmp_path / "there.npy").touch()
     with pytest.raises(pcfi.ParameterError, match="overwrite=True"):
-        scale.impute(*files, tmp_path / "there.npy")
+        impute(*files, tmp_path / "there.npy")
     (tmp_path / "broken.npy").write_bytes(b"\x93NUMPY nonsense")
     with pytest.raises(pcfi.FeatureError, match=r"cannot be read as .npy"):
-        scale.impute(tmp_path / "broken.npy", folder / "g", tmp_path / "b.npy")
+        impute(tmp_path / "broken.npy", folder / "g", tmp_path / "b.npy")
 
 
 def test_unreachable_cells_and_unsettled_values_are_told(tmp_path):
     np.save(tmp_path / "x.npy", np.array([[1.0, 5.0], [np.nan, np.nan], [3.0, np.nan], [np.nan, 2.0]]))
     scale.build_graph(np.array([[0, 1], [1, 2]]), tmp_path / "g", n_nodes=4)
     with pytest.warns(pcfi.UnreachableWarning, match="1 of 4 missing cells cannot be reached"):
-        scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy")
+        impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy")
     ring = np.stack([np.arange(400), (np.arange(400) + 1) % 400])
     np.save(tmp_path / "r.npy", np.where(np.arange(400) % 200 == 0, np.arange(400.0), np.nan)[:, None])
     scale.build_graph(ring, tmp_path / "ring")
     with pytest.warns(pcfi.NotSettledWarning, match="Not settled after 2 steps"):
-        stored = scale.impute(
+        stored = impute(
             tmp_path / "r.npy", tmp_path / "ring", tmp_path / "s.npy", alpha=1, solver=pcfi.UntilSettled(1e-6, 2)
         )
     assert not stored.converged

@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,6 +17,9 @@ from pcfi.outofcore.cluster import workers_of
 from pcfi.outofcore.folder import WorkFolder
 from pcfi.outofcore.runners import DaskRunner, add, tree
 from random_problems import random_problem
+
+PAPER = {"alpha": 0.5, "beta": 0.1, "objective": "representation"}
+impute = partial(scale.impute, **PAPER)
 
 distributed = pytest.importorskip("distributed")
 
@@ -51,8 +55,8 @@ def problem(tmp_path):
 def test_a_cluster_gets_the_same_bits_and_may_lose_workers_and_its_scheduler(tmp_path, cluster, problem):
     started, client = cluster
     files, solver = (tmp_path / "x.npy", tmp_path / "g"), pcfi.UntilSettled(rtol=1e-7)
-    alone = scale.impute(*files, tmp_path / "alone.npy", solver=solver)
-    together = scale.impute(*files, tmp_path / "together.npy", solver=solver, client=client)
+    alone = impute(*files, tmp_path / "alone.npy", solver=solver)
+    together = impute(*files, tmp_path / "together.npy", solver=solver, client=client)
     np.testing.assert_array_equal(together.open(), alone.open())
     expected = pcfi.impute(
         problem.masked, problem.edge_index, solver=solver, alpha=0.5, beta=0.1, objective="representation"
@@ -73,7 +77,7 @@ def test_a_cluster_gets_the_same_bits_and_may_lose_workers_and_its_scheduler(tmp
 
     killer = threading.Thread(target=kill_when_diffusion_has_begun)
     killer.start()
-    killed = scale.impute(*files, tmp_path / "killed.npy", solver=solver, client=client)
+    killed = impute(*files, tmp_path / "killed.npy", solver=solver, client=client)
     killer.join()
     assert seen[0] < 12  # of 12 panels: it was killed in the middle
     np.testing.assert_array_equal(killed.open(), alone.open())
@@ -90,16 +94,16 @@ def test_a_cluster_gets_the_same_bits_and_may_lose_workers_and_its_scheduler(tmp
     killer = threading.Thread(target=kill_the_scheduler)
     killer.start()
     with pytest.raises(scale.ClusterError, match=r"the connection to the scheduler is lost. Finished tasks are kept"):
-        scale.impute(*files, tmp_path / "lost.npy", solver=solver, client=client)
+        impute(*files, tmp_path / "lost.npy", solver=solver, client=client)
     killer.join()
-    again = scale.impute(*files, tmp_path / "lost.npy", solver=solver)
+    again = impute(*files, tmp_path / "lost.npy", solver=solver)
     np.testing.assert_array_equal(again.open(), alone.open())
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_errors_of_tasks_and_workers_without_memory_are_clear_and_finished_tasks_are_kept(tmp_path, problem, request):
     # compiled here and kept on disk: a worker that compiles takes 100 MB more, and its nanny would kill it for that
-    scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "compiled.npy")
+    impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "compiled.npy")
     started = Cluster(tmp_path)
     request.addfinalizer(started.stop)
     started.add_worker("--memory-limit", "400MB")  # the nanny kills it beyond that
@@ -115,15 +119,15 @@ def test_errors_of_tasks_and_workers_without_memory_are_clear_and_finished_tasks
     with distributed.Client(scheduler_file=str(started.file), timeout="60s", set_as_default=False) as client:
         client.wait_for_workers(1, timeout=60)
         with pytest.raises(pcfi.FeatureError, match=r"row 5, channel 5 is inf"):
-            scale.impute(tmp_path / "wrong.npy", tmp_path / "g", tmp_path / "w.npy", client=client, memory="2GB")
+            impute(tmp_path / "wrong.npy", tmp_path / "g", tmp_path / "w.npy", client=client, memory="2GB")
         with pytest.raises(pcfi.TooLargeError, match=r"600,000 nodes .* memory is 0.3 GB"):
-            scale.impute(tmp_path / "big.npy", tmp_path / "ring", tmp_path / "y.npy", client=client)
+            impute(tmp_path / "big.npy", tmp_path / "ring", tmp_path / "y.npy", client=client)
         # a promise that the worker cannot keep
         with pytest.raises(scale.ClusterError, match=r"died again and again .*more memory.*Finished tasks are kept"):
-            scale.impute(tmp_path / "big.npy", tmp_path / "ring", tmp_path / "y.npy", client=client, memory="4GB")
+            impute(tmp_path / "big.npy", tmp_path / "ring", tmp_path / "y.npy", client=client, memory="4GB")
         started.stop()
     assert list((tmp_path / "y.npy.work" / "journal").glob("survey-*"))
-    stored = scale.impute(tmp_path / "big.npy", tmp_path / "ring", tmp_path / "y.npy")
+    stored = impute(tmp_path / "big.npy", tmp_path / "ring", tmp_path / "y.npy")
     np.testing.assert_allclose(
         stored.open(),
         pcfi.impute(features, ring, alpha=0.5, beta=0.1, objective="representation").values,
@@ -154,10 +158,10 @@ def test_a_cluster_that_loses_its_last_worker_does_not_hang(tmp_path, problem, m
         client.wait_for_workers(1, timeout=60)
         killer.start()
         with pytest.raises(scale.ClusterError, match=r"no worker for 1 s.*Start workers again.*tasks are kept in"):
-            scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy", client=client, memory="2GB")
+            impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy", client=client, memory="2GB")
     killer.join()
-    again = scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy")
-    alone = scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "alone.npy")
+    again = impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy")
+    alone = impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "alone.npy")
     np.testing.assert_array_equal(again.open(), alone.open())
 
 
@@ -207,16 +211,16 @@ def test_a_cluster_that_is_not_there_is_a_clear_error(tmp_path, problem, monkeyp
 
     monkeypatch.setattr(cluster, "CONNECT_TIMEOUT", "1s")
     with pytest.raises(scale.ClusterError, match=r"tcp://127.0.0.1:9' cannot be reached"):
-        scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy", client="tcp://127.0.0.1:9")
+        impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy", client="tcp://127.0.0.1:9")
     with pytest.raises(scale.ClusterError, match=r"must be a dask.distributed.Client"):
-        scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy", client=7)
+        impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy", client=7)
     started = Cluster(tmp_path)
     try:
         with (
             distributed.Client(scheduler_file=str(started.file), timeout="60s", set_as_default=False) as client,
             pytest.raises(scale.ClusterError, match="no worker came to the cluster within 1s"),
         ):
-            scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy", client=client)
+            impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy", client=client)
     finally:
         started.stop()
     assert not (tmp_path / "y.npy.work").exists()

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,7 +12,10 @@ from pcfi import scale
 from pcfi.files.paths import remove
 from pcfi.outofcore import backend, imputation, plan
 from pcfi.outofcore.folder import WorkFolder
-from pcfi.outofcore.tasks import TASKS
+from pcfi.outofcore.runners import TASKS
+
+PAPER = {"alpha": 0.5, "beta": 0.1, "objective": "representation"}
+impute = partial(scale.impute, **PAPER)
 
 pytestmark = pytest.mark.slow
 
@@ -36,9 +40,9 @@ def test_a_run_that_fails_as_it_begins_does_not_block_the_next(files, tmp_path, 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", fails)
         with pytest.raises((KeyboardInterrupt, scale.StorageError)):
-            scale.impute(*files, tmp_path / "y.npy")
+            impute(*files, tmp_path / "y.npy")
     assert list((tmp_path / "y.npy.work").iterdir()) == []
-    scale.impute(*files, tmp_path / "y.npy")
+    impute(*files, tmp_path / "y.npy")
 
 
 @pytest.mark.parametrize("left", [".job.json.0123abc.partial", "job.json"])
@@ -53,10 +57,10 @@ def test_what_a_kill_leaves_of_the_first_file_does_not_block_the_next_run(files,
     with monkeypatch.context() as patch:
         patch.setattr(WorkFolder, "write", killed)
         with pytest.raises(KeyboardInterrupt):
-            scale.impute(*files, tmp_path / "y.npy")
+            impute(*files, tmp_path / "y.npy")
     assert [path.name for path in (tmp_path / "y.npy.work").iterdir()] == [left]
     assert WorkFolder(tmp_path / "y.npy.work").n_finished == 0
-    scale.impute(*files, tmp_path / "y.npy")
+    impute(*files, tmp_path / "y.npy")
     assert not (tmp_path / "y.npy.work").exists()
 
 
@@ -65,27 +69,27 @@ def test_a_disk_that_is_too_small_is_refused_every_time(files, tmp_path, monkeyp
         patch.setattr(plan, "disk_bytes", lambda _: 1 << 60)
         for _ in range(2):
             with pytest.raises(scale.StorageError, match="make room, or choose another disk"):
-                scale.impute(*files, tmp_path / "y.npy")
+                impute(*files, tmp_path / "y.npy")
             assert not (tmp_path / "y.npy.work").exists()
-    scale.impute(*files, tmp_path / "y.npy")
+    impute(*files, tmp_path / "y.npy")
 
 
 def test_a_budget_that_is_refused_before_any_task_leaves_nothing(files, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(imputation, "check_budget", lambda *_: None)  # which does not know the graph yet
         with pytest.raises(pcfi.TooLargeError, match="solver=FixedSteps"):
-            scale.impute(*files, tmp_path / "y.npy", memory="1MB")
+            impute(*files, tmp_path / "y.npy", memory="1MB")
     assert not (tmp_path / "y.npy.work").exists()
-    scale.impute(*files, tmp_path / "y.npy", solver=pcfi.FixedSteps(3))
+    impute(*files, tmp_path / "y.npy", solver=pcfi.FixedSteps(3))
 
 
 def test_a_budget_that_is_refused_later_says_what_to_do_with_the_work_folder(files, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(plan, "MAX_TREE_SUMS", 1 << 40)
         with pytest.raises(pcfi.TooLargeError, match=r"beta=0.*kept in .*y.npy.work.*remove that folder first"):
-            scale.impute(*files, tmp_path / "y.npy")
+            impute(*files, tmp_path / "y.npy")
     remove(tmp_path / "y.npy.work")  # as it says
-    scale.impute(*files, tmp_path / "y.npy", beta=0)
+    impute(*files, tmp_path / "y.npy", beta=0)
 
 
 def test_what_a_task_wrote_is_safe_on_disk_before_the_journal_says_so(files, tmp_path, monkeypatch):
@@ -104,7 +108,7 @@ def test_what_a_task_wrote_is_safe_on_disk_before_the_journal_says_so(files, tmp
 
     monkeypatch.setattr(os, "fsync", noted)
     monkeypatch.setattr(WorkFolder, "record", checked)
-    scale.impute(*files, tmp_path / "y.npy")
+    impute(*files, tmp_path / "y.npy")
     assert seen == ["known.raw", "panel-0.raw"]
 
 
@@ -120,9 +124,9 @@ def test_memory_is_planned_for_the_largest_influence_matrix(tmp_path, monkeypatc
     scale.build_graph(ring, tmp_path / "g")
     sizes = []
     monkeypatch.setattr(backend, "check_layout", lambda run: sizes.append(plan.size_of(run, 1)))
-    scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy")
+    impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy")
     np.save(tmp_path / "x.npy", values[:, 80:])
-    scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "z.npy")
+    impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "z.npy")
     assert [size.n_influence for size in sizes] == [7, 0]
 
 
@@ -137,7 +141,7 @@ def test_a_call_that_lost_its_run_to_another_stops(files, tmp_path, monkeypatch)
 
     monkeypatch.setitem(TASKS, "split", taken_over)
     with pytest.raises(scale.ClusterError, match="another call"):
-        scale.impute(*files, tmp_path / "y.npy")
+        impute(*files, tmp_path / "y.npy")
 
 
 def test_a_work_folder_of_another_run_is_refused(files, tmp_path, monkeypatch):
@@ -147,10 +151,10 @@ def test_a_work_folder_of_another_run_is_refused(files, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(WorkFolder, "record", fails)
         with pytest.raises(KeyboardInterrupt):
-            scale.impute(*files, tmp_path / "y.npy")
+            impute(*files, tmp_path / "y.npy")
     with pytest.raises(pcfi.ParameterError, match=r"belongs to another run \(other settings\)"):
-        scale.impute(*files, tmp_path / "y.npy", alpha=0.7)
+        impute(*files, tmp_path / "y.npy", alpha=0.7)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").touch()
     with pytest.raises(pcfi.ParameterError, match="neither empty nor a work folder"):
-        scale.impute(*files, tmp_path / "z.npy", work=tmp_path / "mine")
+        impute(*files, tmp_path / "z.npy", work=tmp_path / "mine")

@@ -1,10 +1,15 @@
 """Where results go: each to a place of its own, all of what was there replaced, and opened by name."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 import pcfi
 from pcfi import scale
+
+PAPER = {"alpha": 0.5, "beta": 0.1, "objective": "representation"}
+impute = partial(scale.impute, **PAPER)
 
 pytestmark = pytest.mark.slow
 
@@ -40,9 +45,9 @@ def lake():
 def test_a_result_at_an_address_replaces_all_of_what_was_there(tmp_path, files, lake):
     large = write(tmp_path, "large.npy", 5000)
     address, work = "memory://lake/y.parquet", tmp_path / "work"
-    scale.impute(*large, address, work=work)
+    impute(*large, address, work=work)
     assert len(lake.glob("/lake/y.parquet/part-*")) > 1
-    stored = scale.impute(*files, address, work=work, overwrite=True)
+    stored = impute(*files, address, work=work, overwrite=True)
     assert sorted(lake.ls("/lake/y.parquet", detail=False)) == [
         "/lake/y.parquet/_SUCCESS",
         "/lake/y.parquet/part-00000.parquet",
@@ -53,13 +58,13 @@ def test_a_result_at_an_address_replaces_all_of_what_was_there(tmp_path, files, 
 @pytest.mark.parametrize("kind", ["parquet", "zarr"])
 def test_a_result_at_an_address_does_not_replace_what_is_being_read(tmp_path, files, lake, kind):
     address = f"memory://lake/y.{kind}"
-    scale.impute(*files, address, work=tmp_path / "work")
+    impute(*files, address, work=tmp_path / "work")
     before = {path: lake.cat_file(path) for path in lake.find("/lake")}
     for same in (address, f"memory:///lake/y.{kind}", f"{address}/"):
         with pytest.raises(pcfi.ParameterError, match=rf"result would replace features at 'memory://lake/y.{kind}'"):
-            scale.impute(address, files[1], same, work=tmp_path / "work", overwrite=True)
+            impute(address, files[1], same, work=tmp_path / "work", overwrite=True)
     with pytest.raises(pcfi.ParameterError, match="hops would replace features"):
-        scale.impute(address, files[1], tmp_path / "y.npy", hops=address, work=tmp_path / "work", overwrite=True)
+        impute(address, files[1], tmp_path / "y.npy", hops=address, work=tmp_path / "work", overwrite=True)
     assert {path: lake.cat_file(path) for path in lake.find("/lake")} == before
 
 
@@ -68,14 +73,14 @@ def test_two_results_are_never_written_to_one_place(tmp_path, files, monkeypatch
     (tmp_path / "link").symlink_to(tmp_path)
     for other in ("o.npy", "./o.npy", tmp_path / "o.npy", "file://o.npy", "link/o.npy"):
         with pytest.raises(pcfi.ParameterError, match="result and confidence would both go to"):
-            scale.impute(*files, "o.npy", confidence=other)
+            impute(*files, "o.npy", confidence=other)
     with pytest.raises(pcfi.ParameterError, match="confidence and hops would both go to"):
-        scale.impute(*files, "o.npy", confidence="c.npy", hops="./c.npy")
+        impute(*files, "o.npy", confidence="c.npy", hops="./c.npy")
     assert not list(tmp_path.glob("*.partial"))
 
 
 def test_what_was_not_written_cannot_be_opened(tmp_path, files):
-    stored = scale.impute(*files, tmp_path / "y.npy", hops=tmp_path / "h.npy")
+    stored = impute(*files, tmp_path / "y.npy", hops=tmp_path / "h.npy")
     assert stored.open("hops").shape == stored.open().shape == (20, 2)
     with pytest.raises(pcfi.ParameterError, match="confidence was not written: pass confidence= and a path"):
         stored.open("confidence")
@@ -88,14 +93,14 @@ def test_what_was_not_written_cannot_be_opened(tmp_path, files):
 def test_integers_that_float64_cannot_tell_apart_are_refused(tmp_path, files, value):
     np.save(tmp_path / "whole.npy", np.array([[1, 2]] * 19 + [[3, value]]))
     with pytest.raises(pcfi.FeatureError, match=r"integers beyond 2\^53"):
-        scale.impute(tmp_path / "whole.npy", files[1], tmp_path / "y.npy")
+        impute(tmp_path / "whole.npy", files[1], tmp_path / "y.npy")
 
 
 @pytest.mark.parametrize("dtype", [">f8", ">f4", ">f2"])
 def test_foreign_byte_order_is_read_like_any_other(tmp_path, files, dtype):
     values = np.load(files[0])
     np.save(tmp_path / "foreign.npy", values.astype(dtype))
-    stored = scale.impute(tmp_path / "foreign.npy", files[1], tmp_path / "y.npy")
+    stored = impute(tmp_path / "foreign.npy", files[1], tmp_path / "y.npy")
     expected = pcfi.impute(
         values.astype(dtype), pcfi.scale.open_graph(files[1]), alpha=0.5, beta=0.1, objective="representation"
     ).values
@@ -114,7 +119,7 @@ def test_warnings_are_those_of_impute(tmp_path):
     with pytest.warns(pcfi.PcfiWarning) as expected:
         pcfi.impute(values, pcfi.prepare_graph(edges, 201), **parameters, objective="representation")
     with pytest.warns(pcfi.PcfiWarning) as told:
-        scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy", **parameters)
+        impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy", **parameters)
     assert [(one.category, str(one.message)) for one in told] == [(one.category, str(one.message)) for one in expected]
     assert {one.category for one in told} == {pcfi.NotSettledWarning, pcfi.UnreachableWarning}
 
@@ -122,7 +127,7 @@ def test_warnings_are_those_of_impute(tmp_path):
 def test_files_at_an_address_are_closed(tmp_path, files, monkeypatch):
     from fsspec.implementations.local import LocalFileSystem
 
-    first = scale.impute(*files, tmp_path / "x.parquet")
+    first = impute(*files, tmp_path / "x.parquet")
     opened, by_fsspec = [], LocalFileSystem._open
 
     def noted(*arguments, **options):
@@ -130,11 +135,11 @@ def test_files_at_an_address_are_closed(tmp_path, files, monkeypatch):
         return opened[-1]
 
     monkeypatch.setattr(LocalFileSystem, "_open", noted)
-    scale.impute(f"local://{first.values}", files[1], tmp_path / "y.npy")
+    impute(f"local://{first.values}", files[1], tmp_path / "y.npy")
     assert opened
     assert all(file.closed for file in opened)
 
 
 def test_an_address_without_a_file_is_told(files, tmp_path):
     with pytest.raises(pcfi.ParameterError, match=r"there is no file 'memory://.*nothing.parquet'"):
-        scale.impute("memory://lake/nothing.parquet", files[1], tmp_path / "y.npy")
+        impute("memory://lake/nothing.parquet", files[1], tmp_path / "y.npy")

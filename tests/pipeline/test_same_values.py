@@ -56,7 +56,6 @@ def test_a_run_in_files_gives_the_values_of_a_call(case, tmp_path):
     np.save(tmp_path / "x.npy", features)
     directed = options.get("directed", False)
     scale.build_graph(edges, tmp_path / "g", n_nodes=N_NODES, directed=directed)
-    del options["objective"]  # files know one only
     stored = scale.impute(tmp_path / "x.npy", tmp_path / "g", tmp_path / "y.npy", hops=tmp_path / "h.npy", **options)
     np.testing.assert_allclose(stored.open(), expected.values, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(stored.open("hops"), expected.hops)

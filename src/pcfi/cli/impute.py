@@ -21,6 +21,7 @@ from pcfi.files.atomic_output import Publication
 from pcfi.files.formats import STANDARD
 from pcfi.files.writing import check_columns, write_table, write_text
 from pcfi.inputs.position_columns import position_names, refuse_position_names
+from pcfi.memory import MAX_SHARE_OF_AVAILABLE
 
 MAX_COLUMNS = 20  # in the summary
 
@@ -37,6 +38,15 @@ class Request:
     estimation: o.EstimationOptions
     budget: o.BudgetOptions
     running: o.RunOptions
+
+    def other_options(self) -> dict[str, Any]:
+        """Options that may not go together with a budget."""
+        return {
+            "--evaluate": self.filling.evaluate,
+            "--round": self.filling.round,
+            "--position": self.filling.position,
+            "--threads": self.running.threads,
+        }
 
     def parameters(self) -> dict[str, Any]:
         """The parameters of `pcfi.impute` that were given."""
@@ -82,10 +92,37 @@ def impute(
         if running.as_json and output.to_stdout:
             raise ParameterError("--json and the table would both go to standard output: write the table to a file")
         request = Request(files, maps, output, columns, filling, estimation, budget, running)
-        completed = _fill_on_disk(session, request) if budget.is_set else _fill_in_memory(session, request)
+        request = replace(request, budget=budget if budget.is_set else _automatic_budget(session, request))
+        completed = _fill_on_disk(session, request) if request.budget.is_set else _fill_in_memory(session, request)
         if completed.as_json is not None:
             typer.echo(json.dumps(completed.as_json))
         session.show(_summary(completed))
+
+
+def _automatic_budget(session: Session, request: Request) -> o.BudgetOptions:
+    """A budget if the files do not fit into memory, or if a run that had one was stopped; none if they fit.
+
+    Nor is there one if something was asked for that only the table in memory gives.
+    """
+    from pcfi.cli.outofcore import is_possible, stopped_run
+
+    edges = request.maps.sources(request.files)[1]
+    paths, outputs = (request.files.nodes, edges), request.output.outputs()
+    if not isinstance(edges, str) or not is_possible(paths, request.parameters(), outputs, request.other_options()):
+        return request.budget
+    from pcfi.cli.requirements import disk_budget
+    from pcfi.system_memory import available, size_in_words
+
+    sizes = disk_budget((request.files.nodes, edges))
+    if sizes is not None:
+        needed, memory = map(size_in_words, sizes)
+        session.say(
+            f"Filling these files in memory takes about {needed}, and {size_in_words(available())} are available: "
+            f"they are filled from disk within {memory} (--memory sets another budget)"
+        )
+    elif not stopped_run(outputs):
+        return request.budget
+    return replace(request.budget, memory=str(int(MAX_SHARE_OF_AVAILABLE * available()) if sizes is None else sizes[1]))
 
 
 def _fill_in_memory(session: Session, request: Request) -> Completed:
@@ -137,13 +174,7 @@ def _fill_on_disk(session: Session, request: Request) -> Completed:
 def _fill_files_on_disk(session: Session, request: Request, paths: tuple[str, str]) -> Completed:
     from pcfi.cli.outofcore import Budget, stream
 
-    filling, outputs = request.filling, request.output.outputs()
-    others = {
-        "--evaluate": filling.evaluate,
-        "--round": filling.round,
-        "--position": filling.position,
-        "--threads": request.running.threads,
-    }
+    outputs = request.output.outputs()
     result = stream(
         session,
         paths,
@@ -151,9 +182,10 @@ def _fill_files_on_disk(session: Session, request: Request, paths: tuple[str, st
         request.columns.edge_columns(),
         request.parameters(),
         outputs,
-        Budget(**vars(request.budget), others=others),
+        Budget(**vars(request.budget), others=request.other_options()),
     )
-    return Completed(result, ColumnReports(), outputs, asdict(result) if request.running.as_json else None)
+    facts = json.loads(json.dumps(asdict(result)), parse_constant=lambda _: None)  # JSON has no NaN
+    return Completed(result, result.columns, outputs, facts if request.running.as_json else None)
 
 
 def _load(session: Session, request: Request) -> Loaded:

@@ -289,7 +289,7 @@ class BudgetOptions:
         "--memory",
         "SIZE",
         "Fill files of any size within this much memory, such as 4GB; after an interruption, the same command "
-        "continues. Nodes: .parquet, .csv, .tsv, .npy or .zarr. The result is the paper's representation.",
+        "continues. Nodes: .parquet, .csv, .tsv, .npy or .zarr.",
     )
     cluster: str | None = running_option(
         "--cluster",

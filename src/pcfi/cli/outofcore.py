@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pcfi.cli.metadata import FileMetadata, read_metadata
@@ -15,13 +16,11 @@ from pcfi.inputs.columns import EdgeColumns, NodeColumns
 
 INSTEAD = {
     "--confidence-columns": "use --confidence FILE",
-    "--intervals": "leave it out: they belong to values, which need the table in memory",
     "--report": "leave it out, or make a report of fewer columns, without a budget",
     "--facts": "leave it out, or use --json",
     "--evaluate": "use pcfi evaluate on fewer columns",
     "--round": "round the output",
     "--position": "call pcfi.position on the graph, which needs it in memory",
-    "--objective values": "leave it out: values need the table in memory; a budget gives the paper's representation",
     "--threads": "workers have threads of their own, dask worker --nthreads",
 }
 
@@ -60,10 +59,10 @@ def stream(
 
     _refuse(paths, parameters, outputs, budget)
     folder = WorkFolder(work_path(budget.work, result_path(outputs.values)))
-    outputs.check_stored(resumes=folder.has("job.json"))
+    outputs.check_stored(parameters, resumes=folder.has("job.json"))
     with run_lock(folder.path):
         metadata = _read_metadata(session, paths, nodes, edges, parameters, outputs, budget, folder)
-        given = {**metadata.edge_columns, **_parameters(session, parameters)}
+        given = {**metadata.edge_columns, **parameters}
         return _fill(session, metadata.nodes, paths[1], given, outputs, budget, folder)
 
 
@@ -108,6 +107,8 @@ def _fill(
             **given,
             confidence=outputs.confidence,
             hops=outputs.hops,
+            intervals=outputs.intervals,
+            coverage=outputs.coverage,
             memory=budget.memory,
             work=budget.work,
             client=budget.cluster,
@@ -116,18 +117,37 @@ def _fill(
         )
 
 
+def is_possible(paths: Any, parameters: dict[str, Any], outputs: Outputs, others: dict[str, Any]) -> bool:
+    """Whether files can be filled from disk as they are asked to be."""
+    from pcfi.files.paths import suffix_of
+    from pcfi.outofcore.feature_stores import SUFFIXES
+
+    if any(suffix_of(path) not in SUFFIXES for path in outputs.tables().values()):
+        return False
+    try:
+        _refuse(paths, parameters, outputs, Budget("1GB", None, None, others))
+    except ParameterError:
+        return False
+    return True
+
+
+def stopped_run(outputs: Outputs) -> bool:
+    """Whether a run that fills these outputs from disk was stopped."""
+    from pcfi.outofcore import file_names
+
+    return (Path(f"{outputs.values}.work") / file_names.JOB).exists()
+
+
 def _refuse(paths: tuple[str, str], parameters: dict[str, Any], outputs: Outputs, budget: Budget) -> None:
     """Say what does not go together with a budget, and what to do instead."""
-    from pcfi.outofcore.imputation import METHODS
+    from pcfi.outofcore.call_checks import METHODS
 
     if budget.memory is None and budget.cluster is None:
         raise ParameterError("--work is for runs with --memory or --cluster: add one of them, or leave it out")
     asked = {
         "--confidence-columns": outputs.confidence_columns,
-        "--intervals": outputs.intervals,
         "--report": outputs.report,
         "--facts": outputs.facts,
-        "--objective values": parameters.get("objective") == "values",
         **budget.others,
         "--threads": budget.cluster is not None and budget.others["--threads"],
     }
@@ -137,32 +157,8 @@ def _refuse(paths: tuple[str, str], parameters: dict[str, Any], outputs: Outputs
             raise ParameterError(f"{option} does not go together with {name}: {INSTEAD[option]}")
     if STANDARD in (*paths, *outputs.tables().values()):
         raise ParameterError(f"{name} works on files: standard input and output (-) are read and written at once")
-    for option in ("alpha", "beta"):
-        if parameters.get(option) == "auto":
-            raise ParameterError(
-                f"--{option} auto does not go together with {name}, which does not tune: give a number; a run on fewer "
-                "--columns without a budget prints those it finds"
-            )
     if parameters.get("method", METHODS[0]) not in METHODS:
         raise ParameterError(f"--method with {name} is one of {', '.join(METHODS)}, got {parameters['method']}")
-
-
-def _parameters(session: Session, parameters: dict[str, Any]) -> dict[str, Any]:
-    """Select the parameters of `pcfi.scale.impute`, and print what is filled in, unless all of it was given."""
-    from inspect import signature
-
-    from pcfi import scale
-
-    defaults = {name: parameter.default for name, parameter in signature(scale.impute).parameters.items()}
-    chosen = {name: value for name, value in parameters.items() if name in defaults}
-    is_given = {"alpha", "beta", "objective"} <= set(parameters)
-    if chosen.get("method", defaults["method"]) == "pcfi" and not is_given:
-        alpha, beta = (chosen.get(name, defaults[name]) for name in ("alpha", "beta"))
-        session.say(
-            "Nothing is tuned within a budget: the result is the paper's representation, with "
-            f"alpha={alpha}, beta={beta}"
-        )
-    return chosen
 
 
 @contextmanager

@@ -61,11 +61,13 @@ class Outputs:
             self._check_intervals(parameters)
         return {what: self._format(what, path) for what, path in self.tables().items()}
 
-    def check_stored(self, *, resumes: bool) -> None:
+    def check_stored(self, parameters: dict[str, Any], *, resumes: bool) -> None:
         """The same for what `pcfi.scale` writes; a run that goes on may find some of its own results."""
         from pcfi.files.paths import is_address, suffix_of
         from pcfi.outofcore.feature_stores import SUFFIXES
 
+        if self.intervals is not None:
+            self._check_intervals(parameters)
         for path in self._paths():
             if suffix_of(path) not in SUFFIXES:
                 raise ParameterError(

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from math import ceil
+from pathlib import Path
 from typing import Any
 
 from pcfi.cli.metadata import count_edges, read_metadata, serves
@@ -14,6 +15,8 @@ from pcfi.system_memory import available, size_in_words
 
 TABLE_COPIES = 3  # a table is read, mapped and filled
 EDGE_BYTES = 60  # peak memory per edge while a table becomes a graph
+TEXT_COPIES = 6  # of a text file: as it stands, as text of cells, and as numbers, three times
+PACKED = 4  # size of text over that of a packed file of it
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,34 @@ def read_sizes(
     weighted = bool(metadata.edge_columns.get("weight"))
     job = requirements(metadata.shape, n_edges, needed, dtype=metadata.dtype, weighted=weighted, directed=directed)
     return FileSizes(metadata.shape[0], n_edges, metadata.shape[1], job)
+
+
+def disk_budget(paths: tuple[str, str]) -> tuple[int, int] | None:
+    """Bytes to fill files in memory, and the budget to fill them from disk in; None if they fit, or cannot be told."""
+    free = available()
+    needed = _bytes_of_files(paths) if serves(paths, text=True) else None
+    if needed is None or needed <= MAX_SHARE_OF_AVAILABLE * free:
+        return None
+    return needed, int(MAX_SHARE_OF_AVAILABLE * free)
+
+
+def _bytes_of_files(paths: tuple[str, str]) -> int | None:
+    """Approximate bytes to fill files in memory, from what their heads say; None if something is wrong with them."""
+    from pcfi.files.paths import compression_of, is_address, table_suffix
+    from pcfi.outofcore.edge_tables import SUFFIXES
+    from pcfi.outofcore.feature_stores import open_features
+
+    try:
+        n_edges = count_edges(paths[1])
+        if table_suffix(paths[0]) in SUFFIXES and table_suffix(paths[0]) != ".parquet":
+            if is_address(paths[0]):
+                return None
+            size = Path(paths[0]).stat().st_size * (PACKED if compression_of(paths[0]) else 1)
+            return TEXT_COPIES * size + EDGE_BYTES * n_edges
+        store = open_features(paths[0], "the node file")
+    except (PcfiError, OSError, ValueError):
+        return None  # reading the file gives a better error
+    return bytes_in_memory(store.shape, n_edges, store.dtype.itemsize)
 
 
 def bytes_in_memory(shape: tuple[int, int], n_edges: int, itemsize: int) -> int:

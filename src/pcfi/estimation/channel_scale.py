@@ -4,8 +4,8 @@ Location. The mean of the known values. A channel most of whose known values are
 counts, has a mean that few values mislead: it is drawn towards that value, by as many cells as predict the known values
 of all such channels best (leave-one-out).
 
-Log scale. A positive channel is modelled by its logarithm if a normal distribution fits that better (Box and Cox, 1964,
-with the two exponents 0 and 1).
+Log scale. A positive channel may be modelled by its logarithm if a normal distribution fits that better (Box and Cox,
+1964, with the two exponents 0 and 1); hidden cells decide.
 
 Bounds. A filled value stays within half a range of the known values, and within what is possible: not below 0 if no
 known value is, within 0 and 1 if all known values are, between the two of a channel with two values.
@@ -18,8 +18,9 @@ from typing import Any, cast
 import numpy as np
 
 from pcfi._typing import Array
+from pcfi.estimation.channel_moments import ChannelMoments, channel_ranges, moments_of_problem
 from pcfi.inputs.graphs import Graph
-from pcfi.inputs.problem import Channels, Problem, known_cells, known_mask, survey
+from pcfi.inputs.problem import Channels, Problem, known_mask, survey
 
 PRIOR_CELLS = np.concatenate([[0.0], np.geomspace(0.01, 1000.0, 51)])  # candidates
 MIN_KNOWN_FOR_BOUNDS = 5  # known values that a greatest possible value is learned from
@@ -71,9 +72,7 @@ class ChannelScale:
         """The problem with the logarithms of some channels; the same one if there are none."""
         if not self.logarithmic.any():
             return problem
-        values = problem.values.copy()
-        with np.errstate(divide="ignore", invalid="ignore"):  # of what stands in missing cells
-            values[:, self.logarithmic] = np.log(values[:, self.logarithmic])
+        values = self.transformed_rows(problem.values)
         mask, build = known_mask(problem), problem.build_graph
 
         def build_graph(features: Array) -> Graph:
@@ -86,6 +85,15 @@ class ChannelScale:
             channels=survey(values, mask, problem.channel_name),
             build_graph=None if build is None else build_graph,
         )
+
+    def transformed_rows(self, values: Array) -> Array:
+        """The values of some rows, with the logarithms of some channels; the same array if there are none."""
+        if not self.logarithmic.any():
+            return values
+        values = values.copy()
+        with np.errstate(divide="ignore", invalid="ignore"):  # of what stands in missing cells
+            values[:, self.logarithmic] = np.log(values[:, self.logarithmic])
+        return values
 
     def standardized(self, values: Array, channels: Any = slice(None)) -> Array:
         """Transformed values in standard deviations from the location."""
@@ -129,132 +137,103 @@ class ChannelScale:
         return np.where(self.active & (n_known > 0), (location - self.location) / self.unit, 0.0)
 
 
-def fit_channel_scale(
-    problem: Problem, bounds: Array | None = None, *, logarithms: "bool | Array" = True
-) -> ChannelScale:
-    """Choose the scale of every channel from its known values; `bounds` (2, n_channels) override the natural ones.
+def fit_channel_scale(problem: Problem, bounds: Array | None = None) -> ChannelScale:
+    """Choose the scale of every channel from its known values; `bounds` (2, n_channels) override the natural ones."""
+    return scale_of_moments(problem.channels, moments_of_problem(problem), bounds)
 
-    Only channels with `logarithms` may be on a log scale.
-    """
-    channels = problem.channels
+
+def candidate_scales(channels: Channels, moments: ChannelMoments, bounds: Array | None = None) -> list[ChannelScale]:
+    """That scale and, if it has logarithms, the one without."""
+    scale = scale_of_moments(channels, moments, bounds)
+    if not scale.logarithmic.any():
+        return [scale]
+    return [scale, scale_of_moments(channels, moments, bounds, logarithms=False)]
+
+
+def scale_of_moments(
+    channels: Channels, moments: ChannelMoments, bounds: Array | None = None, *, logarithms: bool = True
+) -> ChannelScale:
+    """The same from the sums over the known values of each channel."""
     active = ~channels.constant
-    n_least, n_greatest = _counts_at_ends(problem)
-    natural = _natural_bounds(channels, n_least, n_greatest)
+    natural = _natural_bounds(channels, moments)
     if bounds is not None:
         natural = np.where(np.isnan(bounds), natural, bounds)
-    logarithmic = active & _log_fits_better(problem) & logarithms
-    scale = ChannelScale(
-        active=active,
-        logarithmic=logarithmic,
-        location=np.zeros(len(active)),
-        unit=np.ones(len(active)),
-        typical=np.zeros(len(active)),
-        mode=np.zeros(len(active)),
-        prior_cells=np.zeros(len(active)),
-        has_mode=np.zeros(len(active), dtype=np.bool_),
-        next_to_mode=np.zeros(len(active)),
-        low=natural[0],
-        high=natural[1],
-        least=natural[0],
-        greatest=natural[1],
-    )
-    transformed = scale.transformed(problem)
-    variances, ends = relative_variances(transformed), transformed.channels
-    mode = np.full(len(active), np.nan)
-    for count, end in ((n_least, ends.low), (n_greatest, ends.high)):
-        mode = np.where(2 * count > channels.n_known, end.astype(np.float64), mode)
-    prior_cells = np.where(np.isnan(mode), 0.0, _best_prior(transformed, variances, mode))
-    mean, has_mode = transformed.channels.mean.astype(np.float64), ~np.isnan(mode)
+    n_known = np.maximum(channels.n_known, 1)
+    log_mean, log_variance = moments.logs / n_known, moments.log_squares / n_known - (moments.logs / n_known) ** 2
+    logarithmic = active & _log_fits_better(channels, moments, log_variance) & logarithms
+    ends = _on_log_scale(channels, logarithmic, log_mean)
+    variances = np.where(logarithmic, log_variance / channel_ranges(ends) ** 2, moments.squares / n_known)
+    at_least, at_greatest = 2 * moments.n_least > channels.n_known, 2 * moments.n_greatest > channels.n_known
+    mode = np.where(at_greatest, ends.high, np.where(at_least, ends.low, np.nan)).astype(np.float64)
+    prior_cells = np.where(np.isnan(mode), 0.0, _best_prior(ends, variances, mode))
+    mean, has_mode = ends.mean.astype(np.float64), ~np.isnan(mode)
     mode = np.where(np.isnan(mode), mean, mode)
     share = channels.n_known / np.maximum(channels.n_known + prior_cells, 1e-9)
     low, high = channels.low.astype(np.float64), channels.high.astype(np.float64)
     margin = MARGIN * (high - low)
     location = np.where(active, mode + share * (mean - mode), mean)
-    return replace(
-        scale,
+    next_to_mode = np.where(at_least, moments.above, moments.below)
+    return ChannelScale(
+        active=active,
+        logarithmic=logarithmic,
         location=location,
+        unit=np.where(active & (variances > 0), channel_ranges(ends) * np.sqrt(np.maximum(variances, 0.0)), 1.0),
         typical=np.where(logarithmic, channels.mean, location),
-        unit=np.where(active & (variances > 0), _ranges(ends) * np.sqrt(variances), 1.0),
         mode=mode,
         prior_cells=prior_cells,
         has_mode=has_mode,
-        next_to_mode=_next_to_mode(problem, has_mode, 2 * n_least > channels.n_known),
+        next_to_mode=np.where(has_mode, next_to_mode, np.where(at_least, high, low)),
         low=np.maximum(low - margin, natural[0]),
         high=np.minimum(high + margin, natural[1]),
+        least=natural[0],
+        greatest=natural[1],
     )
 
 
-def _counts_at_ends(problem: Problem) -> tuple[Array, Array]:
-    """How many known values of each channel equal its least, and how many its greatest."""
-    ends = problem.channels.low, problem.channels.high
-    counts = np.zeros((2, len(ends[0])), dtype=np.int64)
-    for _, channels, values in known_cells(problem):
-        for count, end in zip(counts, ends, strict=True):
-            count += np.bincount(channels[values == end[channels]], minlength=len(end))
-    return counts[0], counts[1]
+def _on_log_scale(channels: Channels, logarithmic: Array, log_mean: Array) -> Channels:
+    """Facts about the channels, of the logarithms of some; `log_mean` is counted from that of the greatest value."""
+    low, high = (np.log(end, out=end.astype(np.float64), where=logarithmic) for end in (channels.low, channels.high))
+    return replace(channels, low=low, high=high, mean=np.where(logarithmic, high + log_mean, channels.mean))
 
 
-def _next_to_mode(problem: Problem, has_mode: Array, at_least: Array) -> Array:
-    """The known value next to the mode, which is the least (`at_least`) or the greatest value of a channel."""
-    low, high = problem.channels.low, problem.channels.high
-    above, below = high.astype(np.float64), low.astype(np.float64)
-    for _, channels, values in known_cells(problem) if has_mode.any() else ():
-        beyond = has_mode[channels] & (values != np.where(at_least, low, high)[channels])
-        np.minimum.at(above, channels[beyond], values[beyond])
-        np.maximum.at(below, channels[beyond], values[beyond])
-    return np.where(at_least, above, below)
-
-
-def _natural_bounds(channels: Channels, n_least: Array, n_greatest: Array) -> Array:
+def _natural_bounds(channels: Channels, moments: ChannelMoments) -> Array:
     """What is possible: at least 0, at most 1, or between two values, if all known values are."""
     low, high = channels.low.astype(np.float64), channels.high.astype(np.float64)
     least = np.where((low >= 0) & (channels.n_known > 0), 0.0, -np.inf)
     several = channels.n_known >= MIN_KNOWN_FOR_BOUNDS
     greatest = np.where(several & (low >= 0) & (high <= 1), 1.0, np.inf)
-    two = several & (n_least + n_greatest == channels.n_known) & ~channels.constant
+    two = several & (moments.n_least + moments.n_greatest == channels.n_known) & ~channels.constant
     return np.where(two, np.stack([low, high]), np.stack([least, greatest]))
 
 
-def _log_fits_better(problem: Problem) -> Array:
+def _log_fits_better(channels: Channels, moments: ChannelMoments, log_variance: Array) -> Array:
     """Channels of positive numbers that are closer to a normal distribution on a log scale."""
-    channels, known = problem.channels, known_mask(problem)
-    better = np.zeros(len(channels.low), dtype=np.bool_)
-    for channel in np.flatnonzero((channels.low > 0) & ~channels.constant & (channels.n_known >= MIN_KNOWN_FOR_LOG)):
-        column = problem.values[known[:, channel], channel].astype(np.float64)
-        logarithm = np.log(column / column.max())
-        gain = len(column) / 2 * np.log(np.var(column / column.max()) / max(np.var(logarithm), 1e-300))
-        better[channel] = gain - logarithm.sum() > MIN_LOG_EVIDENCE
-    return better
+    judged = (channels.low > 0) & ~channels.constant & (channels.n_known >= MIN_KNOWN_FOR_LOG)
+    n_known = np.where(judged, channels.n_known, 1)
+    ranges = channel_ranges(channels) / np.where(judged, channels.high, 1)
+    variance = np.where(judged, moments.squares / n_known * ranges**2, 1.0)
+    with np.errstate(divide="ignore"):
+        gain = n_known / 2 * np.log(variance / np.maximum(log_variance, 1e-300))
+    return np.asarray(judged & (gain - moments.logs > MIN_LOG_EVIDENCE))
 
 
 def relative_variances(problem: Problem) -> Array:
     """Variance of each channel's known values, in units of their range, so that squares stay within the numbers."""
-    mean, units = problem.channels.mean.astype(np.float64), _ranges(problem.channels)
-    squares = np.zeros(len(mean))
-    for _, channels, values in known_cells(problem):
-        deviation = (values - mean[channels]) / units[channels]
-        squares += np.bincount(channels, weights=deviation**2, minlength=len(mean))
-    return squares / np.maximum(problem.channels.n_known, 1)
+    return moments_of_problem(problem).squares / np.maximum(problem.channels.n_known, 1)
 
 
-def _ranges(channels: Channels) -> Array:
-    """Range of each channel's known values, 1 if there is none."""
-    return np.where(channels.constant, 1.0, channels.high.astype(np.float64) - channels.low.astype(np.float64))
-
-
-def _best_prior(problem: Problem, variances: Array, mode: Array) -> float:
+def _best_prior(channels: Channels, variances: Array, mode: Array) -> float:
     """Cells at the mode that, added to every channel with one, predict each known value best from the others.
 
     With S and Q the sum and the sum of squares of n known values less the mode, in units of the range, the mean without
     one of them is m_i = (S - x_i) / (n - 1), so sum x_i m_i = (S^2 - Q) / (n - 1) and
     sum m_i^2 = ((n - 2) S^2 + Q) / (n - 1)^2.
     """
-    channels = problem.channels
     chosen = np.flatnonzero(~np.isnan(mode) & (channels.n_known > 1) & ~channels.constant)
     if not len(chosen):
         return 0.0
     n = channels.n_known[chosen].astype(np.float64)
-    mean = (channels.mean[chosen] - mode[chosen]) / _ranges(channels)[chosen]
+    mean = (channels.mean[chosen] - mode[chosen]) / channel_ranges(channels)[chosen]
     total, squared = n * mean, n * (variances[chosen] + mean**2)
     products = (total**2 - squared) / (n - 1)
     means = ((n - 2) * total**2 + squared) / (n - 1) ** 2

@@ -19,6 +19,7 @@ if n are enough for the coverage, else it has no end.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -76,9 +77,19 @@ class ErrorModel:
 
     def expected(self, features: Array, channels: Array, hops: Array) -> Array:
         """Expected absolute error of cells that a source reaches."""
-        logarithm = self.level[channels] + (features - self.reference) @ self.slopes
+        return self.expected_of_rows(features[:, 0], self.neighbour_part(features[:, 1:]), hops, channels)
+
+    def neighbour_part(self, features: Array) -> Array:
+        """What the features of cells but the first, which the value model gives, add to log E|error|."""
+        return np.asarray((features - self.reference[1:]) @ self.slopes[1:])
+
+    def expected_of_rows(
+        self, log_deviation: Array, neighbour_part: Array, hops: Array, channels: Any = slice(None)
+    ) -> Array:
+        """Expected absolute error of cells, given both parts of their features; by default of complete rows."""
+        own = self.level[channels] + (log_deviation - self.reference[0]) * self.slopes[0]
         beyond = np.sqrt(np.maximum(hops, 1) / max(self.max_hops, 1))
-        return np.asarray(np.exp(np.minimum(logarithm, 50.0)) * np.maximum(beyond, 1.0))
+        return np.asarray(np.exp(np.minimum(own + neighbour_part, 50.0)) * np.maximum(beyond, 1.0))
 
     def expected_deviation(self) -> Array:
         """Mean distance of the known values of each channel from its location."""

@@ -1,5 +1,6 @@
 """Known cells -> a fitted value model: hide some of them, estimate them, and learn from the errors."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -7,13 +8,15 @@ import numpy as np
 from pcfi._typing import Array
 from pcfi.estimation.category_probabilities import fit_probabilities
 from pcfi.estimation.cell_model import CellModel, stacking_weights, weighted
-from pcfi.estimation.channel_scale import ChannelScale, fit_channel_scale, relative_variances
+from pcfi.estimation.channel_moments import moments_of_problem
+from pcfi.estimation.channel_scale import ChannelScale, candidate_scales, fit_channel_scale, relative_variances
 from pcfi.estimation.error_fitting import ColumnErrors, constant_errors, fit_errors, known_deviations
 from pcfi.estimation.error_model import N_FEATURES, ErrorModel
 from pcfi.estimation.factor_model import FactorModel
 from pcfi.estimation.folds import N_PARTS, Fold, make_folds
 from pcfi.estimation.graph_estimates import Candidate, HiddenEstimates, graph_estimates, link_of_cells, search_alpha
 from pcfi.estimation.graph_link import GraphLink
+from pcfi.estimation.sample import Sample, draw_sample
 from pcfi.estimation.training import (
     FoldEstimate,
     FoldFit,
@@ -56,19 +59,24 @@ class Fitted:
 
 
 def fit_value_model(problem: Problem, settings: Settings, seed: int, bounds: Array | None = None) -> Fitted | str:
-    """Fit the model to the known cells; or say why nothing can be learned.
+    """Fit the model to the known cells, of a large table to those of a sample; or say why nothing can be learned."""
+    scales = candidate_scales(problem.channels, moments_of_problem(problem), bounds)
+    return fit_to_sample(draw_sample(problem), scales, settings, seed, problem)
 
-    Channels that look log-normal are modelled on a log scale if hidden cells are estimated better that way: skewed
-    channels may also depend on each other as they are, as parts of a sum do.
+
+def fit_to_sample(
+    sample: Sample, scales: Sequence[ChannelScale], settings: Settings, seed: int, complete: Problem
+) -> Fitted | str:
+    """The same from a sample; of the `complete` problem, graph and channels count.
+
+    Of several candidates, the scale is taken with which hidden cells are estimated best: channels that look log-normal
+    may also depend on each other as they are, as parts of a sum do.
     """
-    scale = fit_channel_scale(problem, bounds)
-    fitted = _fit(problem, scale, settings, seed)
-    if isinstance(fitted, str) or not scale.logarithmic.any():
-        return fitted
-    plain = _fit(problem, fit_channel_scale(problem, bounds, logarithms=False), settings, seed)
-    if isinstance(plain, str):
-        return fitted
-    return min((fitted, plain), key=lambda one: float(_relative_errors(one).sum()))
+    if complete.n_missing == 0:
+        return "nothing is missing"
+    fits = [_fit(sample, scale, settings, seed, complete) for scale in scales]
+    learned = [one for one in fits if not isinstance(one, str)]
+    return min(learned, key=lambda one: float(_relative_errors(one).sum())) if learned else fits[0]
 
 
 def _relative_errors(fitted: Fitted) -> Array:
@@ -77,9 +85,10 @@ def _relative_errors(fitted: Fitted) -> Array:
     return np.divide(errors.of_model, errors.of_mean, out=np.zeros(len(errors.unit)), where=errors.of_mean > 0)
 
 
-def _fit(problem: Problem, scale: ChannelScale, settings: Settings, seed: int) -> Fitted | str:
+def _fit(sample: Sample, scale: ChannelScale, settings: Settings, seed: int, complete: Problem) -> Fitted | str:
+    problem = sample.problem
     transformed = scale.transformed(problem)
-    folds = make_folds(transformed, number_of_folds(problem), seed)
+    folds = make_folds(transformed, number_of_folds(problem), seed, nodes=sample.core, incomplete=sample.incomplete)
     lacking = _lacking(problem, scale, folds)
     if lacking:
         return lacking
@@ -89,7 +98,7 @@ def _fit(problem: Problem, scale: ChannelScale, settings: Settings, seed: int) -
     best = candidates[0]
     chosen = replace(settings, alpha=best.alpha, beta=0.0 if settings.beta == "auto" else settings.beta)
     degree = degree if best.by_degree else None
-    nodes = training_nodes(transformed)
+    nodes = training_nodes(transformed, sample.core)
     hidden = graph_estimates(folds, scale, chosen, degree, nodes if has_regression(int(scale.active.sum())) else None)
     training = training_rows(transformed, scale, nodes, hidden)
     cells, estimates, of_graph = _fit_cells(problem, scale, training, hidden)
@@ -99,7 +108,7 @@ def _fit(problem: Problem, scale: ChannelScale, settings: Settings, seed: int) -
         model=ValueModel(
             scale=scale,
             cells=cells,
-            degree=degree,
+            degree=None if degree is None else DegreeScale.of(complete, scale.logarithmic),
             errors=errors,
             categories=fit_probabilities(problem, scale, hidden, estimates),
         ),
@@ -114,9 +123,14 @@ def _fit(problem: Problem, scale: ChannelScale, settings: Settings, seed: int) -
 
 def model_without_evidence(problem: Problem, bounds: Array | None = None) -> ValueModel:
     """The model that its priors alone make: half of the graph's estimate is kept, and intervals have no end."""
-    scale = fit_channel_scale(problem, bounds)
+    return prior_model(draw_sample(problem), fit_channel_scale(problem, bounds))
+
+
+def prior_model(sample: Sample, scale: ChannelScale) -> ValueModel:
+    """The same from a sample and the scale of the channels."""
+    problem = sample.problem
     transformed = scale.transformed(problem)
-    training = training_rows(transformed, scale, training_nodes(transformed), [])
+    training = training_rows(transformed, scale, training_nodes(transformed, sample.core), [])
     n_channels = problem.values.shape[1]
     deviations = known_deviations(training)
     means = np.array([part.mean() if len(part) else 1.0 for part in deviations])
@@ -140,15 +154,18 @@ def model_without_evidence(problem: Problem, bounds: Array | None = None) -> Val
 def number_of_folds(problem: Problem) -> int:
     """As many folds as together hide enough nodes in patterns."""
     channels = problem.channels
-    enough = REGRESSION_UNITS if has_regression(int(np.count_nonzero(~channels.constant))) else ENOUGH_UNITS
     n_units = int(channels.n_known[channels.representatives].sum())
+    return folds_of_size(n_units, int(np.count_nonzero(~channels.constant)))
+
+
+def folds_of_size(n_units: int, n_channels: int) -> int:
+    """The same, from the number of nodes in patterns that are known and of channels that are modelled."""
+    enough = REGRESSION_UNITS if has_regression(n_channels) else ENOUGH_UNITS
     return int(np.clip(-(-enough * N_PARTS // max(n_units, 1)), 1, MAX_FOLDS))
 
 
 def _lacking(problem: Problem, scale: ChannelScale, folds: list[Fold]) -> str:
     """Why nothing can be learned; empty if something can."""
-    if problem.n_missing == 0:
-        return "nothing is missing"
     if not scale.active.any():
         return "no channel has two different known values"
     patterns = problem.channels.patterns

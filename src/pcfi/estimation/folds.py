@@ -9,6 +9,7 @@ Which cells a fold hides depends on the content of a small table, not on the ord
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -49,28 +50,41 @@ class Fold:
         return np.asarray(values[self.nodes, self.channels], dtype=np.float64)
 
 
-def make_folds(problem: Problem, n_folds: int, seed: int, *, with_constants: bool = False) -> list[Fold]:
+def make_folds(
+    problem: Problem,
+    n_folds: int,
+    seed: int,
+    *,
+    with_constants: bool = False,
+    nodes: Array | None = None,
+    incomplete: Array | None = None,
+) -> list[Fold]:
     """Up to `n_folds` folds; empty if there are not two units to hide.
 
-    Only channels with missing cells take part, and those with one known value only `with_constants`.
+    Only channels with missing cells take part, and those with one known value only `with_constants`. Of a sample,
+    cells are hidden at some `nodes` only, and `incomplete` are the channels with missing cells in the complete table.
     """
     known, channels = known_mask(problem), problem.channels
     takes_part = channels.n_known > 1 if with_constants else ~channels.constant
+    if incomplete is None and problem.n_missing:
+        incomplete = channels.n_known < len(known)
+    if incomplete is not None:
+        takes_part = takes_part & incomplete
     patterns = np.flatnonzero(np.bincount(channels.patterns, weights=takes_part))
-    n_known = channels.n_known[channels.representatives[patterns]]
-    if problem.n_missing:
-        patterns = patterns[n_known < len(known)]
     units = np.zeros((len(known), len(channels.representatives)), dtype=np.bool_)
     units[:, patterns] = known[:, channels.representatives[patterns]]
+    share = _clustering(units)
+    if nodes is not None:
+        units[np.setdiff1d(np.arange(len(units)), nodes)] = False
     n_units = int(units.sum())
     if n_units < 2:
         return []
     n_cells = int(units.sum(axis=0) @ np.bincount(channels.patterns))
     n_parts = min(max(N_PARTS, -(-n_cells // MAX_HIDDEN)), n_units)
     keys = _keys(problem, known, seed)
-    parts = _parts(units, keys, n_parts)
+    parts = _parts(units, keys, n_parts, share)
     folds = [_fold(problem, known, parts == part) for part in range(min(n_parts, n_folds))]
-    radii = _gap_radii(problem, folds, patterns)
+    radii = _gap_radii(problem, folds, patterns, slice(None) if nodes is None else nodes)
     if radii is not None:
         folds = [
             _fold(problem, known, _gaps(problem, units, parts == part, keys, radius))
@@ -79,13 +93,12 @@ def make_folds(problem: Problem, n_folds: int, seed: int, *, with_constants: boo
     return [fold for fold in folds if len(fold.truth)]
 
 
-def _parts(units: Array, keys: "Keys", n_parts: int) -> Array:
-    """Part of each unit, -1 where there is none to hide; all units of some nodes are in one part."""
+def _parts(units: Array, keys: "Keys", n_parts: int, share: float) -> Array:
+    """Part of each unit, -1 where there is none to hide; all units of a `share` of the nodes are in one part."""
     parts = np.full(units.shape, -1, dtype=np.int32)
     chosen = np.flatnonzero(units)
     parts.flat[keys.sorted(chosen)] = np.arange(len(chosen)) % n_parts
     nodes = np.flatnonzero(units.any(axis=1))
-    share = _clustering(units)
     together = nodes[_mixed(keys.nodes[nodes]) < np.uint64(share * (2**64 - 2**12))]
     together = together[np.argsort(keys.nodes[together], kind="stable")]
     parts[together] = np.where(units[together], (np.arange(len(together)) % n_parts)[:, None], -1)
@@ -181,12 +194,12 @@ def _cells(units: Array, patterns: Array) -> tuple[Array, Array]:
     return np.repeat(nodes, counts), by_pattern[np.repeat(first, counts) + within]
 
 
-def _gap_radii(problem: Problem, folds: list[Fold], patterns: Array) -> list[int] | None:
+def _gap_radii(problem: Problem, folds: list[Fold], patterns: Array, nodes: Any) -> list[int] | None:
     """Depth of the gaps that each fold should hide; None if hidden cells are as far from known ones as missing ones."""
     if not folds or problem.n_missing == 0:
         return None
     hops = count_hops(problem)
-    codes = hops.codes[:, patterns]
+    codes = hops.codes[nodes][:, patterns]
     depths = np.sort(codes[hops.is_filled(codes)].astype(np.int64))
     hidden = np.concatenate([fold.hops.codes_at(fold.nodes, fold.channels) for fold in folds])
     reached = hidden[hidden <= max(fold.hops.n_levels for fold in folds)]

@@ -1,11 +1,13 @@
 """Settings with "auto" in them -> settings with numbers, and the value model that goes with them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from pcfi._typing import Array
 from pcfi.backends import backend_for
+from pcfi.estimation.channel_moments import moments_of_problem
 from pcfi.estimation.channel_scale import fit_channel_scale
 from pcfi.estimation.column_reports import report_columns
 from pcfi.estimation.fitting import Fitted, fit_value_model, model_without_evidence
@@ -48,7 +50,7 @@ def resolve(problem: Problem, settings: Settings, bounds: Array | None = None) -
     seed = seed_of(settings.random_state)
     settings = replace(settings, random_state=seed)
     fitted = fit_value_model(problem, settings, seed, bounds)
-    tuning = _tuning(problem, settings, fitted, bounds)
+    tuning = tuning_of(problem, settings, fitted, lambda: model_without_evidence(problem, bounds))
     if settings.method == "auto":
         method = "pcfi" if isinstance(fitted, str) else _best_method(problem, settings, tuning, seed)
         if method != "pcfi":
@@ -56,12 +58,14 @@ def resolve(problem: Problem, settings: Settings, bounds: Array | None = None) -
     return Resolved(replace(settings, method="pcfi", alpha=tuning.alpha, beta=tuning.beta, center=False), tuning)
 
 
-def _tuning(problem: Problem, settings: Settings, fitted: Fitted | str, bounds: Array | None) -> Tuning:
+def tuning_of(
+    problem: Problem, settings: Settings, fitted: Fitted | str, without_evidence: Callable[[], ValueModel]
+) -> Tuning:
+    """What estimation found about a problem, of which the facts about the channels count."""
     beta = 0.0 if settings.beta == "auto" else float(settings.beta)
     if isinstance(fitted, str):
         alpha = DEFAULT_ALPHA if settings.alpha == "auto" else float(settings.alpha)
-        model = model_without_evidence(problem, bounds)
-        return Tuning(objective="values", alpha=alpha, beta=beta, note=fitted, model=model)
+        return Tuning(objective="values", alpha=alpha, beta=beta, note=fitted, model=without_evidence())
     return Tuning(
         objective="values",
         alpha=fitted.candidates[0].alpha,
@@ -89,7 +93,7 @@ def _representation(problem: Problem, settings: Settings) -> Resolved:
     settings = replace(settings, method="pcfi")
     if not settings.tunes and settings.center in (None, False):
         return Resolved(replace(settings, center=False))
-    tuning = choose_representation(problem, settings)
+    tuning = choose_representation(problem.channels, moments_of_problem(problem), settings)
     return Resolved(replace(settings, alpha=tuning.alpha, beta=tuning.beta, center=tuning.center), tuning)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from pcfi.errors import counted
+from pcfi.errors import PcfiWarning, TuningWarning, counted
 from pcfi.estimation.value_model import ValueModel
 
 
@@ -164,6 +164,13 @@ class Tuning:
 
 def _row(one: Tried) -> str:
     return f"{one.alpha:<8g} {one.error:.4g}" + (", scaled by degree" if one.by_degree else "")
+
+
+def tuning_warnings(tuning: Tuning | None) -> list[PcfiWarning]:
+    """A warning if nothing was learned."""
+    if tuning is None or not tuning.note:
+        return []
+    return [TuningWarning(f"values are halfway between the graph's estimate and the column's mean: {tuning.note}")]
 
 
 def seed_of(random_state: Any) -> int:

@@ -103,12 +103,12 @@ class FoldEstimate:
     from_row: Array
 
 
-def training_nodes(problem: Problem) -> Array:
-    """All nodes, or as many evenly spaced ones as have `MAX_TRAINING_CELLS` known cells."""
-    n_nodes = len(problem.values)
-    per_row = max(float(problem.channels.n_known.sum()) / n_nodes, 1e-9)
-    n_rows = int(min(n_nodes, MAX_TRAINING_ROWS, max(64, MAX_TRAINING_CELLS / per_row)))
-    return np.linspace(0, n_nodes - 1, n_rows).round().astype(np.int64)
+def training_nodes(problem: Problem, core: Array | None = None) -> Array:
+    """All nodes of the core, or as many evenly spaced ones as have `MAX_TRAINING_CELLS` known cells."""
+    core = np.arange(len(problem.values)) if core is None else core
+    per_row = max(float(problem.channels.n_known.sum()) / len(problem.values), 1e-9)
+    n_rows = int(min(len(core), MAX_TRAINING_ROWS, max(64, MAX_TRAINING_CELLS / per_row)))
+    return np.asarray(core[np.linspace(0, len(core) - 1, n_rows).round().astype(np.int64)])
 
 
 def training_rows(problem: Problem, scale: ChannelScale, nodes: Array, hidden: list[HiddenEstimates]) -> TrainingRows:

@@ -9,7 +9,7 @@ far as their own evidence is thin.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -51,6 +51,20 @@ class ValueModel:
         """The problem that is diffused: on the scale of the model, divided by powers of the degree if that helps."""
         transformed = self.scale.transformed(problem)
         return transformed if self.degree is None else self.degree.divide(transformed)
+
+    @property
+    def prepares(self) -> bool:
+        """Whether values are changed before they diffuse."""
+        return bool(self.scale.logarithmic.any()) or self.degree is not None
+
+    def prepared_rows(self, values: Array, rows: slice) -> Array:
+        """What `prepare` makes of the values of some rows."""
+        transformed = self.scale.transformed_rows(values)
+        return transformed if self.degree is None else self.degree.divided(transformed, rows)
+
+    def of_rows(self, rows: slice) -> "ValueModel":
+        """The model of a part of the nodes, which are numbered anew."""
+        return self if self.degree is None else replace(self, degree=self.degree.of_rows(rows))
 
     def apply(self, problem: Problem, hops: Hops, out: Array, *, fill_unreachable: bool) -> None:
         """Turn the diffused values in `out` into estimates, in the units of `problem`; known cells get their values.
@@ -133,19 +147,24 @@ class ValueModel:
         out = np.zeros(filled.shape)
         standardized = self._standardized(filled)
         spread, weight = self.errors.usual_spread, self.errors.edge_weight
-        constants, is_constant = self.errors.of_constants, ~np.isnan(self.errors.of_constants)
         for rows in row_blocks(*filled.shape):
             codes = _expanded(hops, rows)
-            reachable = hops.is_reachable(codes)
-            deviations = self.standard_deviations(codes == 0, reachable)
             nodes, channels = np.nonzero(hops.is_filled(codes))
             features = cell_features(graph, hops, standardized, nodes + rows.start, channels, spread, weight)
-            features = np.column_stack([np.log(deviations[nodes, channels]), features])
-            block = out[rows]
-            block[nodes, channels] = self.errors.expected(features, channels, codes[nodes, channels])
-            ratio = deviations / np.sqrt(self.cells.marginal_variance)
-            np.copyto(block, self.errors.expected_deviation() * np.minimum(ratio, 1.0), where=~reachable)
-            np.copyto(block, constants, where=(codes > 0) & is_constant)
+            neighbours = np.zeros(codes.shape)
+            neighbours[nodes, channels] = self.errors.neighbour_part(features)
+            out[rows] = self.expected_errors_of_rows(hops, codes, neighbours)
+        return out
+
+    def expected_errors_of_rows(self, hops: Hops, codes: Array, neighbours: Array) -> Array:
+        """The same for some rows, given their hops codes and what their neighbours add to the logarithm."""
+        reachable = hops.is_reachable(codes)
+        deviations = self.standard_deviations(codes == 0, reachable)
+        out = self.errors.expected_of_rows(np.log(deviations), neighbours, codes)
+        ratio = deviations / np.sqrt(self.cells.marginal_variance)
+        out = np.where(reachable, out, self.errors.expected_deviation() * np.minimum(ratio, 1.0))
+        out = np.where(np.isnan(self.errors.of_constants), out, self.errors.of_constants)
+        out[codes == 0] = 0.0
         return out
 
     def _standardized(self, filled: Array) -> Array:

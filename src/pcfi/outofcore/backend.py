@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,12 @@ from pcfi._typing import Array
 from pcfi.errors import StorageError, counted
 from pcfi.inputs.problem import Problem, group_by_key
 from pcfi.outofcore import file_names
+from pcfi.outofcore.estimation_tasks import choose_sample
 from pcfi.outofcore.filled_rows import FilledRows
+from pcfi.outofcore.interval_tasks import spread_groups
 from pcfi.outofcore.plan import check_layout
 from pcfi.outofcore.run import OutOfCoreRun, patterns_at_a_time
+from pcfi.outofcore.run_settings import needs_fit
 from pcfi.outofcore.runners import Runner
 from pcfi.outofcore.tasks import MAX_SUM_GROUPS
 from pcfi.pipeline import Filled, run_stages
@@ -27,7 +30,10 @@ LOG = logging.getLogger("pcfi.scale")
 def fill_run(run: OutOfCoreRun, runner: Runner) -> Filled:
     """Read the features, run the pipeline, write the results; tasks that are in the journal take no time."""
     backend = OutOfCoreBackend(run, runner)
-    filled = run_stages(backend.read_problem(), run.settings, backend)
+    problem = backend.read_problem()
+    if needs_fit(run.settings):
+        backend.fit(problem)
+    filled = run_stages(run.outline, run.chosen, backend)
     backend.write_results()
     return filled
 
@@ -41,20 +47,35 @@ class OutOfCoreBackend:
 
     def __init__(self, run: OutOfCoreRun, runner: Runner) -> None:
         self._run, self._runner = run, runner
+        self._hops: Hops | None = None
 
     def read_problem(self) -> Problem:
         """The problem with the facts about its channels; its values stay in their file."""
         self._do("survey", self._run.n_ranges)
         self._once(file_names.channels("n_known"), self._gather_survey)
-        return self._run.outline
+        return self._run.surveyed
 
     def count_hops(self, problem: Problem, *, progress: bool) -> Hops:
         """Count hops in groups of patterns; return counts only, the codes stay in their files."""
         del problem, progress
         run = self._run
-        self._do("hops", -(-run.n_patterns // patterns_at_a_time()), run.plan.searches)
-        self._once(file_names.HOPS, self._gather_hops)
-        return run.hops
+        if self._hops is None:
+            self._do("hops", -(-run.n_patterns // patterns_at_a_time()), run.plan.searches)
+            self._once(file_names.HOPS, self._gather_hops)
+            self._hops = run.hops
+        return self._hops
+
+    def fit(self, problem: Problem) -> None:
+        """Fit the value model to a sample, and survey the channels as they diffuse if that makes a difference."""
+        run = self._run
+        self.count_hops(problem, progress=False)
+        self._once(file_names.SAMPLE_NODES, lambda: choose_sample(run))
+        self._do("sample", run.n_ranges)
+        self._do("fit", 1)
+        if run.model is not None and run.model.prepares:
+            self._do("prepare", run.n_ranges)
+            surveys = (file_names.prepared_survey(index) for index in range(run.n_ranges))
+            self._once(file_names.prepared("n_known"), lambda: self._gather(surveys, file_names.prepared))
 
     def start(self, problem: Problem, fill: Array) -> FilledRows:
         """Panels of channels that diffuse together, with the known values and the means that are in the work folder."""
@@ -86,7 +107,9 @@ class OutOfCoreBackend:
         self._run.folder.save(file_names.UNREACHABLE, fill.astype(self._run.dtype))
 
     def write_results(self) -> None:
-        """Write values, confidence and hops, range by range."""
+        """Write values, confidence, hops and intervals, range by range."""
+        if self._run.results["intervals"] is not None:
+            self._do("spread", len(spread_groups(self._run)))
         self._once(file_names.SINKS, self._make_sinks)
         self._do("write", self._run.n_ranges)
         self._check_results()
@@ -118,9 +141,13 @@ class OutOfCoreBackend:
             make()
 
     def _gather_survey(self) -> None:
+        surveys = (file_names.survey(index) for index in range(self._run.n_ranges))
+        self._gather(surveys, file_names.channels)
+
+    def _gather(self, surveys: Iterable[str], name: Callable[[str], str]) -> None:
         """Facts of all ranges -> facts about each channel."""
         run = self._run
-        parts = [run.folder.load(file_names.survey(index)) for index in range(run.n_ranges)]
+        parts = [run.folder.load(survey) for survey in surveys]
         n_known = np.sum([part[0] for part in parts], axis=0).astype(np.int64)
         low, high = (pick([part[k] for part in parts], axis=0) for k, pick in ((1, np.min), (2, np.max)))
         low[n_known == 0] = high[n_known == 0] = 0
@@ -131,8 +158,8 @@ class OutOfCoreBackend:
         patterns, representatives = group_by_key(keys)
         low, high = low.astype(run.dtype), high.astype(run.dtype)
         facts = {"low": low, "high": high, "mean": mean, "patterns": patterns, "representatives": representatives}
-        for name, array in (facts | {"n_known": n_known}).items():
-            run.folder.save(file_names.channels(name), array)
+        for fact, array in (facts | {"n_known": n_known}).items():
+            run.folder.save(name(fact), array)
 
     def _gather_hops(self) -> None:
         """Entries of all groups -> counts over all patterns."""
@@ -150,7 +177,7 @@ class OutOfCoreBackend:
         """Channels that go together in `pcfi.impute` make a panel, so that they settle in the same way."""
         run, diffusion = self._run, self._run.diffusion
         panels = [panel for route, chosen in diffusion.routes for panel in _panels(route, chosen, diffusion)]
-        propagates = run.propagation is not None and run.outline.n_missing > 0
+        propagates = run.propagation is not None and run.surveyed.n_missing > 0
         for number, panel in enumerate(panels):
             run.folder.create(file_names.panel(number), (run.n_nodes, len(panel)), run.dtype)
         layout: dict[str, Any] = {

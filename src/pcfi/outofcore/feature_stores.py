@@ -9,7 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from pcfi._typing import Array
-from pcfi.errors import FeatureError, ParameterError, TooLargeError, UnsupportedTypeError
+from pcfi.errors import (
+    FeatureError,
+    ParameterError,
+    PcfiError,
+    StorageError,
+    TooLargeError,
+    UnsupportedTypeError,
+)
 from pcfi.files.paths import full_path, is_address, opened, suffix_of
 from pcfi.inputs.columns import refuse_long_integers
 from pcfi.inputs.node_tables import kind_of_arrow
@@ -33,6 +40,8 @@ class FeatureStore:
         Changes when the file does.
     largest_read : int
         Bytes that reading a single row may take.
+    truth_values : ndarray of int
+        Channels that hold truth values.
     """
 
     def __init__(self, path: str, shape: tuple[int, ...], dtype: npt.DTypeLike, stamp: list[Any]) -> None:
@@ -44,6 +53,7 @@ class FeatureStore:
         self.names = [str(k) for k in range(shape[1])]
         self.stamp = stamp
         self.largest_read = 0
+        self.truth_values = np.empty(0, dtype=np.int64)
 
     def chunks(self, first: int, last: int, size: int) -> Iterator[tuple[int, Array]]:
         """Rows `first` to `last`, at most `size` at a time, each part with the number of its first row."""
@@ -126,6 +136,8 @@ class ParquetStore(FeatureStore):
         super().__init__(path, shape, dtype, stamp)
         self.names = names
         self.schema = schema
+        self._files = [(file, part.num_rows) for file, part in zip(files, facts, strict=True)]
+        self.truth_values = np.flatnonzero([one.kind == "b" for one in dtypes])
         groups = (part.row_group(k).total_byte_size for part in facts for k in range(part.num_row_groups))
         self.largest_read = max(groups, default=0)
 
@@ -178,7 +190,10 @@ class ParquetStore(FeatureStore):
         import pyarrow.parquet as pq
 
         start = 0
-        for path in parquet_files(self.path):
+        for path, n_rows in self._files:
+            if start >= last or start + n_rows <= first:  # a folder may hold thousands of files, each an address
+                start += n_rows
+                continue
             with feature_errors(path), opened(path) as raw, pq.ParquetFile(raw, pre_buffer=False) as file:
                 for group in range(file.num_row_groups):
                     end = start + file.metadata.row_group(group).num_rows
@@ -201,9 +216,10 @@ def _within(batches: Iterator[Any], start: int, first: int, last: int) -> Iterat
 def parquet_files(path: str) -> list[str]:
     """The file, or the Parquet files of a folder in the order of their names."""
     if is_address(path):
-        fs, root = load("fsspec", "an address", "scale").core.url_to_fs(path)
-        paths = sorted(fs.glob(f"{root}/*.parquet")) if fs.isdir(root) else [root]
-        return [fs.unstrip_protocol(name) for name in paths]
+        with feature_errors(path):
+            fs, root = load("fsspec", "an address", "scale").core.url_to_fs(path)
+            paths = sorted(fs.glob(f"{root}/*.parquet")) if fs.isdir(root) else [root]
+            return [fs.unstrip_protocol(name) for name in paths]
     folder = Path(path)
     return sorted(map(str, folder.glob("*.parquet"))) if folder.is_dir() else [path]
 
@@ -224,13 +240,27 @@ def _parquet_facts(path: str) -> Any:
 
 @contextmanager
 def feature_errors(path: str) -> Iterator[None]:
-    """Raise errors of pyarrow about a bad file as a `FeatureError` that names the file."""
+    """Raise errors of pyarrow about a bad file as a `FeatureError` that names the file.
+
+    At an address, where access may be denied and connections may break, it is a `StorageError`: what is finished stays.
+    """
     import pyarrow as pa
 
     try:
         yield
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise FeatureError(f"{path!r} cannot be read as Parquet: {' '.join(str(error).split())}") from None
+    except PcfiError:
+        raise
+    except Exception as error:
+        # libraries for addresses have errors of their own, not all of them an OSError
+        if not is_address(path) or isinstance(error, pa.ArrowInvalid):
+            if not isinstance(error, pa.ArrowException | OSError | UnicodeDecodeError):
+                raise
+            raise FeatureError(f"{path!r} cannot be read as Parquet: {' '.join(str(error).split())}") from None
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise StorageError(
+            f"{path!r} cannot be read ({reason}): check the address, the credentials and the connection, and run it "
+            "again"
+        ) from None
 
 
 def _columns(schema: Any, names: Any, path: str, boolean: bool) -> list[str]:

@@ -9,6 +9,10 @@ LAYOUT = "layout.json"  # which channels are in which panel
 MATRIX = "propagation.npy"  # the propagation matrix of stage 2
 INFLUENCE = "influence.raw"  # the influence matrix, if all channels are one product
 UNREACHABLE = "unreachable.npy"  # values of the unreachable cells of each channel
+SAMPLE_NODES = "sample-nodes.npy"  # nodes whose rows the value model is fitted to
+SAMPLE_CORE = "sample-core.npy"  # places of those among them whose cells may be hidden; empty: all
+MODEL = "model.npz"  # the value model
+TUNING = "tuning.json"  # what the fit chose and found
 SINKS = "sinks.json"  # results whose files have been created
 
 
@@ -22,6 +26,31 @@ def channels(name: str) -> str:
     return f"channels-{name}.npy"
 
 
+def prepared_survey(index: int) -> str:
+    """The same of the channels as they diffuse."""
+    return f"prepared-survey-{index}.npy"
+
+
+def prepared(name: str) -> str:
+    """A fact about all channels as they diffuse."""
+    return f"prepared-{name}.npy"
+
+
+def moments(index: int) -> str:
+    """Sums over the known values in a range of rows."""
+    return f"moments-{index}.npy"
+
+
+def sample_values(index: int) -> str:
+    """Values of the rows of the sample in a range of rows."""
+    return f"sample-values-{index}.npy"
+
+
+def sample_known(index: int) -> str:
+    """Which of them are known."""
+    return f"sample-known-{index}.npy"
+
+
 def hops(group: int) -> str:
     """Hops of all nodes in a group of patterns."""
     return f"hops-{group}.raw"
@@ -30,6 +59,11 @@ def hops(group: int) -> str:
 def panel(number: int) -> str:
     """Channels that are kept and filled together."""
     return f"panel-{number}.raw"
+
+
+def spread(number: int) -> str:
+    """What the neighbours of the cells of some channels say about their errors."""
+    return f"spread-{number}.raw"
 
 
 def begun(number: int) -> str:

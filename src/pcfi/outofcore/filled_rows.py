@@ -8,6 +8,7 @@ import numpy as np
 
 from pcfi._typing import Array
 from pcfi.backends.cpu import CpuBackend
+from pcfi.inputs.problem import Problem
 from pcfi.outofcore import file_names
 from pcfi.outofcore.run import OutOfCoreRun
 from pcfi.stages.channel_propagation import ChannelPropagation, ProductPropagation, PropagationParameters
@@ -27,7 +28,7 @@ class FilledRows:
 
     def diffused(self, index: int) -> Iterator[tuple[int, Array]]:
         """Rows of a range after stage 1, each part with the number of its first row."""
-        for start, rows, _ in self._started(index, batches=False):
+        for start, rows, *_ in self._started(index, batches=False):
             self._put_panels(start, rows)
             yield start, rows
 
@@ -35,30 +36,39 @@ class FilledRows:
         """Rows of a range after all stages, with their hops, and the record batch that they were read from, if any."""
         run, refine = self._run, self._refinement()
         unreachable = run.folder.load(file_names.UNREACHABLE) if run.folder.has(file_names.UNREACHABLE) else None
-        for start, rows, batch in self._started(index, batches=True):
+        for start, rows, batch, known in self._started(index, batches=True):
             hops = run.hops_at(start, start + len(rows))
             refine(start, rows, hops)
             if unreachable is not None:
                 CpuBackend().place_unreachable(hops, unreachable, rows)
+            if run.model is not None and known is not None:
+                model = run.model.of_rows(slice(start, start + len(rows)))
+                with np.errstate(all="ignore"):
+                    model.apply(known, hops, rows, fill_unreachable=run.settings.unreachable == "mean")
             yield start, rows, hops, batch
 
     def propagation(self) -> ChannelPropagation:
         """Stage 2, from the sums over the channels of all panels."""
         run, channels = self._run, self._run.layout.propagating
-        (sums, counts), units = run.sums, run.channels.magnitude[channels]
+        (sums, counts), units = run.sums, run.prepared.magnitude[channels]
         return ChannelPropagation.from_sums(
-            run.hops, channels, units, run.settings.alpha, sums[channels], counts[channels], run.dtype
+            run.hops, channels, units, run.chosen.alpha, sums[channels], counts[channels], run.dtype
         )
 
-    def _started(self, index: int, *, batches: bool) -> Iterator[tuple[int, Array, Any]]:
-        """Rows of a range before stage 1; not initialised if the panels hold every cell."""
+    def _started(self, index: int, *, batches: bool) -> Iterator[tuple[int, Array, Any, Problem | None]]:
+        """Rows of a range before stage 1, the record batch they come from, and the features that they were read as.
+
+        If the panels hold every cell, rows are not initialised; features are only read if something needs them.
+        """
         run = self._run
-        if run.in_panels:
+        if run.in_panels and (run.model is None or not batches):
             for start, count, batch in run.batches(index) if batches else run.pieces(index):
-                yield start, np.empty((count, run.n_channels), dtype=run.dtype), batch
+                yield start, np.empty((count, run.n_channels), dtype=run.dtype), batch, None
             return
         for start, values, mask, batch in run.chunks_with_batches(index):
-            yield start, run.start_values(values, mask), batch
+            features = run.part(values, mask, run.channels)
+            rows = np.empty_like(values) if run.in_panels else run.start_values(start, values, mask)
+            yield start, rows, batch, features
 
     def _put_panels(self, start: int, out: Array) -> None:
         """Copy the channels of the panels into `out`, whose first row is `start`."""

@@ -23,12 +23,14 @@ from pcfi.errors import (
     UnsupportedTypeError,
     counted,
 )
+from pcfi.estimation.result import seed_of
 from pcfi.files.checksums import checksum
-from pcfi.files.paths import full_path, is_address, is_scratch, place_of, remove, suffix_of
+from pcfi.files.paths import full_path, is_address, is_scratch, remove, suffix_of
 from pcfi.inputs.columns import EdgeColumns, NodeColumns, Weight, shortened
 from pcfi.inputs.graphs import read_graph
 from pcfi.outofcore import file_names
 from pcfi.outofcore.backend import fill_run
+from pcfi.outofcore.call_checks import check_choices, check_places, check_shapes
 from pcfi.outofcore.cluster import connected
 from pcfi.outofcore.edge_source import EdgeSource, build_columns
 from pcfi.outofcore.feature_stores import FeatureStore, open_features
@@ -38,9 +40,10 @@ from pcfi.outofcore.mapped_graph import MappedGraph, graph_facts, open_graph
 from pcfi.outofcore.node_source import ConversionFile, NodeSource, ends_of, id_like_channel, open_nodes
 from pcfi.outofcore.plan import check_budget, check_space, make_plan
 from pcfi.outofcore.result import StoredImputation, report
-from pcfi.outofcore.run import OutOfCoreRun, facts_of
+from pcfi.outofcore.run import OutOfCoreRun
 from pcfi.outofcore.run_lock import run_lock
-from pcfi.outofcore.runners import DaskRunner, LocalRunner, Runner
+from pcfi.outofcore.run_settings import facts_of
+from pcfi.outofcore.runners import runner_of
 from pcfi.outofcore.sinks import exists, open_sink
 from pcfi.outofcore.tasks import WORD
 from pcfi.progress import compile_notice
@@ -48,7 +51,6 @@ from pcfi.settings import Settings
 from pcfi.stages.solvers import Solver, UntilSettled
 from pcfi.system_memory import available
 
-METHODS = ("pcfi", "fp")
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -67,15 +69,19 @@ def impute(
     unknown_ids: str = "error",
     known: str | Path | None = None,
     method: str = "pcfi",
-    alpha: float = 0.5,
-    beta: float = 0.1,
+    alpha: float | str = "auto",
+    beta: float | str = "auto",
+    objective: str = "values",
     solver: Solver = UntilSettled(),  # noqa: B008  a frozen value
     standardize: bool | None = None,
     unreachable: str = "mean",
     directed: bool = False,
     self_loops: bool = True,
+    random_state: "int | np.random.Generator | None" = None,
     confidence: str | Path | None = None,
     hops: str | Path | None = None,
+    intervals: str | Path | None = None,
+    coverage: float = 0.9,
     memory: int | float | str | None = None,
     work: str | Path | None = None,
     client: Any = None,
@@ -117,24 +123,32 @@ def impute(
         Booleans of the shape of the features, True = known, in any of the formats.
     method : {"pcfi", "fp"}, default="pcfi"
         As in `pcfi.impute`, like the other parameters of the method.
-    alpha : float, default=0.5
-        Confidence in a value falls by this factor with every hop from its nearest source.
-    beta : float, default=0.1
-        How strongly channels correct each other (stage 2); 0 switches the second stage off.
+    alpha, beta : float or "auto", default="auto"
+        As in `pcfi.impute`.
+    objective : {"values", "representation"}, default="values"
+        As in `pcfi.impute`: values are estimated by the same model, which is fitted to the same sample.
     solver : FixedSteps or UntilSettled, default=UntilSettled(rtol=1e-4, max_steps=1000)
         How long to diffuse.
     standardize : bool, default=None
-        Whether stage 2 works in units of the standard deviations of the channels. None means False.
+        Whether stage 2 works in units of the standard deviations of the channels. None means True for values, and
+        False for a representation.
     unreachable : {"mean", "zero", "nan", "error"}, default="mean"
         What a missing cell gets that no source can reach.
     directed : bool, default=False
         Whether values flow only along the direction of the edges; a directed graph folder stays directed in any case.
     self_loops : bool, default=True
         Whether each node counts as its own neighbour.
+    random_state : int, numpy Generator or None, default=None
+        Which known cells are hidden to learn from. None is a fixed seed.
     confidence : path, default=None
         Where the confidence of every cell goes, if it is to be written ("pcfi" only).
     hops : path, default=None
         Where the hops of every cell go, if they are to be written; in Parquet, null where no source can reach.
+    intervals : path, default=None
+        Where the ends of the interval and the expected error of every cell go, if they are to be written: Parquet with
+        the ids and columns such as age_low, age_high and age_error. Values only.
+    coverage : float, default=0.9
+        Probability that an interval holds the true value.
     memory : int, float or str, default=None
         Bytes of private memory that a process may take in all, such as "4GB"; on a cluster, each worker. Mapped files
         are not counted: the system keeps as much of them in memory as there is room. None: 70 % of what is available
@@ -159,19 +173,21 @@ def impute(
         alpha=alpha,
         beta=beta,
         solver=solver,
-        standardize=False if standardize is None else standardize,
+        standardize=objective == "values" if standardize is None else standardize,
         unreachable=unreachable,
         directed=directed,
         self_loops=self_loops,
         progress=progress,
-        objective="representation",
+        objective=objective,
+        random_state=seed_of(random_state) if isinstance(random_state, np.random.Generator) else random_state,
     )
     results = {
         "values": result_path(result),
         "confidence": result_path(confidence),
         "hops": result_path(hops),
+        "intervals": result_path(intervals),
     }
-    _check_choices(settings, results)
+    check_choices(settings, results, coverage)
     for name, path in results.items():
         if path is not None:
             open_sink(path, "result" if name == "values" else name, (0, 0), np.float32, [])  # that it can be written
@@ -187,22 +203,26 @@ def impute(
             features = _open_nodes(features, node_columns, graph, edge_columns, folder)
         store = features.store
         mask = None if known is None else open_features(known, "known", boolean=True)
-        _check_shapes(store, mask)
-        _check_places(results, {"features": store.path} | ({} if mask is None else {"known": mask.path}))
+        check_shapes(store, mask)
+        check_places(results, {"features": store.path} | ({} if mask is None else {"known": mask.path}))
         check_budget(store, settings, memory, cluster)
         edges = EdgeSource.of(graph, features.id, build_columns(edge_columns))
         built = edges.folder(folder, store, settings, memory)
-        run = _begin(folder, settings, features, mask, built, {"results": results, "edges": edges.facts()})
+        run = _begin(
+            folder,
+            settings,
+            features,
+            mask,
+            built,
+            {"results": results, "coverage": float(coverage), "edges": edges.facts()},
+        )
         if resumes and folder.has(file_names.PLAN):
             _drop_damaged(run)
             run = OutOfCoreRun(folder)
         plan = make_plan(run, memory, cluster)
         folder.write(file_names.PLAN, plan)
-        runner: Runner = LocalRunner(run, progress=progress)
-        if cluster is not None:
-            runner = DaskRunner(run, cluster, progress=progress)
         with compile_notice(show=progress):
-            filled = fill_run(run, runner)
+            filled = fill_run(run, runner_of(run, cluster, progress=progress))
         stored, notices = report(run, filled)
         folder.retire()
     for notice in notices:
@@ -263,46 +283,6 @@ def result_path(path: str | Path | None) -> str | None:
         return None
     full = full_path(path)
     return os.path.realpath(full) if not is_address(full) and Path(full).is_symlink() else full
-
-
-def _check_choices(settings: Settings, results: dict[str, str | None]) -> None:
-    if settings.tunes or settings.method == "auto":
-        raise ParameterError(
-            'pcfi.scale.impute does not tune: alpha and beta must be numbers and method not "auto"; find them with '
-            "pcfi.tune on a part of the channels"
-        )
-    if settings.method not in METHODS:
-        raise ParameterError(f"method must be 'pcfi' or 'fp' here, got {settings.method!r}: others are in pcfi.impute")
-    if results["confidence"] is not None and settings.method != "pcfi":
-        raise ParameterError(f"method {settings.method!r} has no confidence: leave confidence= out")
-    if results["values"] is None:
-        raise ParameterError("result must be a path, got None")
-
-
-def _check_places(results: dict[str, str | None], inputs: dict[str, str]) -> None:
-    """Refuse two results at one place, and to write over an input: at an address there is no other name meanwhile."""
-    taken: dict[str, str] = {}
-    for name, path in results.items():
-        if path is None:
-            continue
-        what, place = "result" if name == "values" else name, place_of(path)
-        if place in taken:
-            raise ParameterError(f"{taken[place]} and {what} would both go to {path!r}: give each a name of its own")
-        taken[place] = what
-        for input_name, other in inputs.items():
-            if is_address(path) and f"{place_of(other)}/".startswith(f"{place}/"):
-                raise ParameterError(
-                    f"{what} would replace {input_name} at {other!r} while it is read: name another address"
-                )
-
-
-def _check_shapes(store: FeatureStore, mask: FeatureStore | None) -> None:
-    if 0 in store.shape:
-        raise FeatureError(f"features has shape {store.shape}: at least one row and one channel is needed")
-    if mask is not None and mask.shape != store.shape:
-        raise FeatureError(f"known has shape {mask.shape}, but features has shape {store.shape}: both must agree")
-    if mask is not None and mask.dtype != np.bool_:
-        raise FeatureError(f"known must hold booleans (True = known), got dtype {mask.dtype}")
 
 
 def work_path(work: str | Path | None, result: str | None) -> Path:

@@ -8,16 +8,7 @@ from typing import Any
 
 from pcfi.files.paths import remove
 from pcfi.outofcore import file_names
-from pcfi.outofcore.run import OutOfCoreRun
-
-CHANNELS = (
-    "low",
-    "high",
-    "mean",
-    "patterns",
-    "representatives",
-    "n_known",
-)  # facts about the channels, the last one last
+from pcfi.outofcore.run import CHANNEL_FACTS, OutOfCoreRun
 
 
 def drop_damaged(run: OutOfCoreRun) -> list[str]:
@@ -25,6 +16,12 @@ def drop_damaged(run: OutOfCoreRun) -> list[str]:
     damaged = _drop_gathered(run)
     damaged += _drop_tasks(run, "survey", lambda index, entry: _survey_damage(run, index, entry))
     damaged += _drop_tasks(run, "hops", lambda _, entry: _changed(run, entry))
+    damaged += _drop_tasks(run, "fit", lambda *_: _model_damage(run))
+    if not run.folder.finished("fit"):
+        damaged += _drop_tasks(run, "sample", lambda index, _: _lost(run, *_sample_files(index)))
+    if not run.folder.has(file_names.prepared(CHANNEL_FACTS[-1])):
+        damaged += _drop_tasks(run, "prepare", lambda index, _: _lost(run, file_names.prepared_survey(index)))
+    damaged += _drop_tasks(run, "spread", lambda _, entry: _changed(run, entry))
     damaged += _drop_tasks(run, "diffuse", lambda _, entry: _changed(run, entry) or _product_damage(run))
     diffused = {file_names.panel(number) for number in run.folder.finished("diffuse")}
     damaged += _drop_splits(run, diffused)
@@ -34,7 +31,9 @@ def drop_damaged(run: OutOfCoreRun) -> list[str]:
 def _drop_gathered(run: OutOfCoreRun) -> list[str]:
     folder = run.folder
     groups = [
-        [file_names.channels(name) for name in CHANNELS],
+        [file_names.channels(name) for name in CHANNEL_FACTS],
+        [file_names.prepared(name) for name in CHANNEL_FACTS],
+        [file_names.SAMPLE_CORE, file_names.SAMPLE_NODES],
         [file_names.HOPS],
         [file_names.LAYOUT],
         [file_names.MATRIX],
@@ -48,7 +47,7 @@ def _drop_gathered(run: OutOfCoreRun) -> list[str]:
         if wrong:
             damaged += wrong
             remove(folder.path / names[-1])  # the last file of a group says that all are there
-            if names[-1] == file_names.channels(CHANNELS[-1]):  # these are read through the facts about the channels
+            if names[-1] == file_names.channels(CHANNEL_FACTS[-1]):  # read through these facts
                 remove(folder.path / file_names.HOPS)
                 remove(folder.path / file_names.LAYOUT)
     return damaged
@@ -70,9 +69,25 @@ def _changed(run: OutOfCoreRun, entry: dict[str, Any]) -> list[str]:
 
 def _survey_damage(run: OutOfCoreRun, index: int, entry: dict[str, Any]) -> list[str]:
     name, folder = file_names.survey(index), run.folder
-    gathered = folder.has(file_names.channels(CHANNELS[-1]))
-    lost = not gathered and not (folder.has(name) and folder.is_intact(name))
-    return _changed(run, entry) + ([name] if lost else [])
+    gathered = folder.has(file_names.channels(CHANNEL_FACTS[-1]))
+    return _changed(run, entry) + ([] if gathered else _lost(run, name))
+
+
+def _sample_files(index: int) -> tuple[str, ...]:
+    return file_names.moments(index), file_names.sample_values(index), file_names.sample_known(index)
+
+
+def _lost(run: OutOfCoreRun, *names: str) -> list[str]:
+    """Small files that are not there or not as they were written."""
+    return [name for name in names if not (run.folder.has(name) and run.folder.is_intact(name))]
+
+
+def _model_damage(run: OutOfCoreRun) -> list[str]:
+    """The files of the fitted model that are damaged."""
+    damaged = _lost(run, file_names.TUNING)
+    if damaged:
+        return damaged
+    return [] if run.folder.is_same(run.folder.read(file_names.TUNING)["checksum"]) else [file_names.MODEL]
 
 
 def _product_damage(run: OutOfCoreRun) -> list[str]:
@@ -82,8 +97,7 @@ def _product_damage(run: OutOfCoreRun) -> list[str]:
     folder = run.folder
     if not folder.has(file_names.INFLUENCE):
         return []
-    names = [file_names.product(name) for name in FACTORS]
-    return [name for name in names if not folder.has(name) or not folder.is_intact(name)]
+    return _lost(run, *map(file_names.product, FACTORS))
 
 
 def _drop_splits(run: OutOfCoreRun, diffused: set[str]) -> list[str]:

@@ -15,12 +15,15 @@ from pcfi.memory import (
     diffusion_bytes,
     private_memory,
     propagation_bytes,
+    sample_size,
     size_in_bytes,
+    tuning_bytes,
 )
 from pcfi.outofcore import file_names
 from pcfi.outofcore.cluster import workers_of
 from pcfi.outofcore.feature_stores import FeatureStore
 from pcfi.outofcore.run import OutOfCoreRun, RunPlan, patterns_at_a_time
+from pcfi.outofcore.run_settings import needs_fit
 from pcfi.settings import Settings
 from pcfi.stages.solvers import UntilSettled
 from pcfi.system_memory import available, size_in_words, two_sizes_in_words
@@ -54,6 +57,16 @@ def diffuse_task_bytes(size: ProblemSize, settings: Settings) -> int:
 
     codes = size.n_nodes * size.code_bytes * min(size.n_patterns, ROW_BYTES // size.width)
     return codes + diffusion_bytes(size, settings)
+
+
+def fit_task_bytes(size: ProblemSize, settings: Settings) -> int:
+    """Bytes of the fit of the value model: its sample, twice while it is read, and what it works in."""
+    if not needs_fit(settings) or settings.objective != "values":
+        return 0
+    sampled = sample_size(size)
+    n_cells = sampled.n_nodes * sampled.n_channels
+    working = diffusion_bytes(sampled, settings)
+    return 2 * n_cells * (size.itemsize + 1) + tuning_bytes(size, size.n_nodes * size.n_channels // 2, working)
 
 
 def sums_task_bytes(size: ProblemSize, chunk_rows: int) -> int:
@@ -90,6 +103,14 @@ def check_budget(store: FeatureStore, settings: Settings, memory: Any, cluster: 
 
 def refuse_small_budget(store: FeatureStore, size: ProblemSize, settings: Settings, budget: int, base: int) -> None:
     """Raise `TooLargeError` if reading, hops or diffusion take more than the budget."""
+    fitting = fit_task_bytes(size, settings)
+    if fitting and base + fitting > budget:
+        words = two_sizes_in_words(base + fitting, budget)
+        raise TooLargeError(
+            f"fitting the value model to a sample of {sample_size(size).n_nodes:,} nodes and {size.n_channels:,} "
+            f"channels needs about {words[0]} of private memory, but memory is {words[1]}",
+            remedy="grant more, or choose {objective='representation'}",
+        )
     needed = max(diffuse_task_bytes(size, settings), hops_task_bytes(size))
     if base + needed > budget:
         words = two_sizes_in_words(base + needed, budget)
@@ -155,7 +176,7 @@ def check_layout(run: OutOfCoreRun) -> None:
     plan = run.folder.read(file_names.PLAN)
     size = size_of(run, plan["threads"])
     spare = plan["budget"] - plan["base"]
-    needed = diffuse_task_bytes(size, run.settings)
+    needed = diffuse_task_bytes(size, run.chosen)
     if needed > spare:
         words = two_sizes_in_words(plan["base"] + needed, plan["budget"])
         raise TooLargeError(f"diffusion needs about {words[0]} of private memory, but memory is {words[1]}: grant more")
@@ -171,8 +192,9 @@ def check_layout(run: OutOfCoreRun) -> None:
 
 
 def disk_bytes(run: OutOfCoreRun) -> int:
-    """Bytes of the work folder: panels, hops, and bits of known cells, if every channel has its own pattern."""
-    return run.n_nodes * run.n_channels * (run.dtype.itemsize + 1) + run.n_nodes * run.n_channels // 8
+    """Bytes of the work folder: panels, hops, errors and bits of known cells, if every channel has its own pattern."""
+    spread = 0 if run.results["intervals"] is None else 8
+    return run.n_nodes * run.n_channels * (run.dtype.itemsize + 1 + spread) + run.n_nodes * run.n_channels // 8
 
 
 def check_space(run: OutOfCoreRun) -> None:

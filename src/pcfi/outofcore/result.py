@@ -1,16 +1,19 @@
 """The result of `pcfi.scale.impute`: paths of the files, and convergence diagnostics."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from pcfi.errors import ParameterError, PcfiWarning
+from pcfi.estimation.result import ColumnReports, Tuning, tuning_warnings
 from pcfi.files.paths import suffix_of
 from pcfi.optional import load
+from pcfi.outofcore.estimation_tasks import stored_tuning
 from pcfi.outofcore.feature_stores import open_zarr
 from pcfi.outofcore.run import OutOfCoreRun
-from pcfi.outofcore.tasks import TASKS
+from pcfi.outofcore.run_settings import needs_fit
+from pcfi.outofcore.runners import TASKS
 from pcfi.pipeline import Filled
 from pcfi.pipeline.policies import has_converged, status_of, usual_warnings
 from pcfi.stages.diffusion import DiffusionOutcome
@@ -22,12 +25,14 @@ class StoredImputation:
 
     Attributes
     ----------
-    values, confidence, hops : str or None
+    values, confidence, hops, intervals : str or None
         Where they are; None if they were not asked for.
     method : str
         The method used.
     alpha, beta : float or None
         The parameters used; None for methods that have none.
+    objective : {"values", "representation"} or None
+        What the result is for; None for methods other than "pcfi".
     steps : int
         Diffusion steps taken by the channel that took the most.
     residual : float
@@ -42,6 +47,8 @@ class StoredImputation:
         Number of missing cells that no source can reach.
     shape : tuple of int
         Number of nodes and channels.
+    tuning : Tuning or None
+        What "auto" chose, and the evidence.
     seconds : dict of float
         Time that the tasks of each stage took; on a cluster, of all workers together.
     """
@@ -49,9 +56,11 @@ class StoredImputation:
     values: str
     confidence: str | None
     hops: str | None
+    intervals: str | None
     method: str
     alpha: float | None
     beta: float | None
+    objective: str | None
     steps: int
     residual: float
     status: str
@@ -59,16 +68,17 @@ class StoredImputation:
     n_missing: int
     n_unreachable: int
     shape: tuple[int, int]
+    tuning: Tuning | None
     seconds: dict[str, float]
 
     @property
-    def objective(self) -> str | None:
-        """As in `Imputation`: no values are estimated here, so PCFI gives a representation."""
-        return "representation" if self.method == "pcfi" else None
+    def columns(self) -> ColumnReports:
+        """What hidden cells say about the estimates of each column, as in `Imputation`."""
+        return ColumnReports() if self.tuning is None else self.tuning.columns
 
     def open(self, name: str = "values") -> Any:
-        """Open "values", "confidence" or "hops": a mapped array, a Zarr array, or a pyarrow Dataset."""
-        paths = {"values": self.values, "confidence": self.confidence, "hops": self.hops}
+        """Open "values", "confidence", "hops" or "intervals": a mapped array, a Zarr array, or a pyarrow Dataset."""
+        paths = {"values": self.values, "confidence": self.confidence, "hops": self.hops, "intervals": self.intervals}
         if name not in paths:
             raise ParameterError(f"there is no {name!r} to open: the results are {', '.join(paths)}")
         path = paths[name]
@@ -86,19 +96,23 @@ class StoredImputation:
 
 def report(run: OutOfCoreRun, filled: Filled) -> tuple[StoredImputation, list[PcfiWarning]]:
     """The result of a finished run, and its warnings."""
-    settings, problem, hops = run.settings, run.outline, run.hops
+    settings, problem, hops = run.chosen, run.surveyed, run.hops
+    tuning = replace(stored_tuning(run), model=None) if needs_fit(run.settings) else None
     n_missing, n_unreachable = problem.n_missing, hops.unreachable_cells(problem.first_channels)
     outcome = filled.outcome or DiffusionOutcome()
     status, converged = status_of(problem, settings, outcome, hops), has_converged(settings, outcome)
     notices = usual_warnings(problem, settings, status, converged=converged, n_unreachable=n_unreachable)
+    notices += tuning_warnings(tuning) if n_missing else []
     is_pcfi = settings.method == "pcfi"
     found = StoredImputation(
         values=str(run.results["values"]),
         confidence=run.results["confidence"],
         hops=run.results["hops"],
+        intervals=run.results["intervals"],
         method=settings.method,
         alpha=settings.alpha if is_pcfi else None,
         beta=settings.beta if is_pcfi else None,
+        objective=settings.objective if is_pcfi else None,
         steps=outcome.steps,
         residual=outcome.residual,
         status=status,
@@ -106,6 +120,7 @@ def report(run: OutOfCoreRun, filled: Filled) -> tuple[StoredImputation, list[Pc
         n_missing=n_missing,
         n_unreachable=n_unreachable,
         shape=(run.n_nodes, len(run.first_channels)),
+        tuning=tuning,
         seconds={stage: sum(entry["seconds"] for entry in run.folder.finished(stage).values()) for stage in TASKS},
     )
     return found, notices

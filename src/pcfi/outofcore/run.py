@@ -4,7 +4,7 @@ Everything is read from the work folder, so that any process with access to the 
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from pcfi._typing import Array
 from pcfi.backends.cpu import CpuBackend
 from pcfi.errors import ClusterError
+from pcfi.estimation.value_model import ValueModel
 from pcfi.inputs.columns import refuse_long_integers
 from pcfi.inputs.graphs import Graph
 from pcfi.inputs.problem import Channels, Problem, working_dtype
@@ -22,15 +23,17 @@ from pcfi.outofcore.feature_stores import FeatureStore, ParquetStore, open_featu
 from pcfi.outofcore.folder import WorkFolder
 from pcfi.outofcore.mapped_graph import open_graph
 from pcfi.outofcore.node_conversion import category_channel
+from pcfi.outofcore.run_settings import needs_fit, settings_of
 from pcfi.outofcore.sinks import ParquetSink, ResultSink, open_sink
+from pcfi.outofcore.stored_model import value_of
 from pcfi.pipeline import diffusion_of, propagation_of
 from pcfi.settings import Settings
 from pcfi.stages.channel_propagation import PropagationParameters
 from pcfi.stages.diffusion import Diffusion
 from pcfi.stages.hops import Hops
-from pcfi.stages.solvers import FixedSteps, UntilSettled
 
 ROWS_IN_CACHE = 8192
+CHANNEL_FACTS = ("low", "high", "mean", "patterns", "representatives", "n_known")  # in the order they are saved
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,7 @@ class OutOfCoreRun:
         self.id: str | None = job["features"]["id"]
         self.categories: dict[str, list[str]] = job["features"]["categories"]
         self.results: dict[str, str | None] = job["results"]
+        self.coverage: float = job["coverage"]
         self.n_nodes, self.n_channels = self.store.shape
         self.dtype = working_dtype(self.store.dtype)
 
@@ -164,17 +168,46 @@ class OutOfCoreRun:
             refuse_long_integers(raw.min(initial=0), raw.max(initial=0), f"features (from row {start} on)")
         return np.ascontiguousarray(raw, dtype=self.dtype)
 
-    def start_values(self, values: Array, mask: Array) -> Array:
-        """The known values of some rows, and the channel's mean elsewhere."""
-        return CpuBackend().start(self.part(values, mask, self.channels), self.channels.mean)
+    def prepared_rows(self, start: int, values: Array) -> Array:
+        """The values of some rows as they diffuse."""
+        rows = slice(start, start + len(values))
+        return values if self.model is None else self.model.prepared_rows(values, rows)
+
+    def start_values(self, start: int, values: Array, mask: Array) -> Array:
+        """The known values of some rows, as they diffuse, and the channel's mean elsewhere."""
+        rows = self.prepared_rows(start, values)
+        return CpuBackend().start(self.part(rows, mask, self.prepared), self.prepared.mean)
 
     # results of earlier stages
 
     @cached_property
     def channels(self) -> Channels:
         """Facts about each channel."""
-        names = ("n_known", "low", "high", "mean", "patterns", "representatives")
-        return Channels(**{name: self.folder.load(file_names.channels(name)) for name in names})
+        return Channels(**{name: self.folder.load(file_names.channels(name)) for name in CHANNEL_FACTS})
+
+    @cached_property
+    def model(self) -> ValueModel | None:
+        """The value model, once it is fitted; None for a representation and for other methods."""
+        if not needs_fit(self.settings):
+            return None
+        with np.load(self.folder.path / file_names.MODEL, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+        return value_of(ValueModel, arrays) if arrays else None
+
+    @cached_property
+    def chosen(self) -> Settings:
+        """The settings with the parameters that the fit chose."""
+        if not needs_fit(self.settings):
+            return self.settings
+        facts = self.folder.read(file_names.TUNING)
+        return replace(self.settings, alpha=facts["alpha"], beta=facts["beta"])
+
+    @cached_property
+    def prepared(self) -> Channels:
+        """Facts about each channel as it diffuses."""
+        if self.model is None or not self.model.prepares:
+            return self.channels
+        return Channels(**{name: self.folder.load(file_names.prepared(name)) for name in CHANNEL_FACTS})
 
     @property
     def n_patterns(self) -> int:
@@ -182,11 +215,23 @@ class OutOfCoreRun:
         return len(self.channels.representatives)
 
     @cached_property
-    def outline(self) -> Problem:
+    def surveyed(self) -> Problem:
         """The problem with its shape and the facts about its channels, without its values."""
         nothing = np.broadcast_to(self.dtype.type(0), self.store.shape)
         problem = self.part(nothing, np.empty((0, 1), dtype=np.bool_), self.channels)
-        return replace(problem, first_channels=self.first_channels)
+        named = isinstance(self.store, ParquetStore)
+        first, names, columns = self.first_channels, self.store.names, self.category_columns
+        return replace(
+            problem,
+            first_channels=first,
+            categorical=np.array([k for k, name in enumerate(names) if name in columns], dtype=np.int64),
+            column_names=tuple(columns.get(names[k], names[k]) for k in first) if named else (),
+        )
+
+    @property
+    def outline(self) -> Problem:
+        """The same as it diffuses."""
+        return replace(self.surveyed, channels=self.prepared)
 
     def part(self, values: Array, mask: Array, channels: Channels) -> Problem:
         """A problem on this graph."""
@@ -234,7 +279,7 @@ class OutOfCoreRun:
     @cached_property
     def sums(self) -> tuple[Array, Array]:
         """Sum over the reachable cells of each channel once it has diffused, in its unit, and their number."""
-        facts = self.channels
+        facts = self.prepared
         sums, counts = facts.mean * facts.n_known / facts.magnitude, facts.n_known.copy()
         for number, entry in self.folder.finished("diffuse").items():
             panel = self.layout.panels[number]
@@ -247,12 +292,12 @@ class OutOfCoreRun:
     @cached_property
     def diffusion(self) -> Diffusion:
         """Stage 1 of the complete run; tasks run parts of it."""
-        return diffusion_of(self.outline, self.hops, self.settings)
+        return diffusion_of(self.outline, self.hops, self.chosen)
 
     @cached_property
     def propagation(self) -> PropagationParameters | None:
         """Parameters of stage 2; None if there is no stage 2."""
-        return propagation_of(self.settings)
+        return propagation_of(self.chosen)
 
     @cached_property
     def layout(self) -> PanelLayout:
@@ -268,18 +313,20 @@ class OutOfCoreRun:
         return sum(map(len, self.layout.panels)) == self.n_channels and not self.layout.is_product
 
     def sinks(self) -> dict[str, ResultSink]:
-        """What is written: values, and confidence and hops if they were asked for."""
+        """What is written: values, and confidence, hops and intervals if they were asked for."""
         half = self.store.dtype.kind == "f" and self.store.dtype.itemsize == 2
         dtypes: dict[str, npt.DTypeLike] = {
             "values": np.dtype(np.float16) if half else self.dtype,
             "confidence": self.dtype,
             "hops": np.int32,
+            "intervals": self.dtype,
         }
         names = self.store.names
         if not isinstance(self.store, ParquetStore):  # as in every table that is made from an array
             names = [f"channel_{name}" for name in names]
+        numbers = [names[k] for k in self.number_channels]
         found = {
-            name: open_sink(path, name, self.store.shape, dtypes[name], names)
+            name: open_sink(path, name, self.store.shape, dtypes[name], numbers if name == "intervals" else names)
             for name, path in self.results.items()
             if path is not None
         }
@@ -296,6 +343,17 @@ class OutOfCoreRun:
         """The first channel of every column: its cells are those that the table has."""
         others = {category_channel(name, one) for name, labels in self.categories.items() for one in labels[1:]}
         return np.array([k for k, name in enumerate(self.store.names) if name not in others], dtype=np.int64)
+
+    @property
+    def number_channels(self) -> Array:
+        """The channels that are columns of numbers."""
+        columns = self.category_columns
+        return np.array([k for k, name in enumerate(self.store.names) if name not in columns], dtype=np.int64)
+
+    @property
+    def category_columns(self) -> dict[str, str]:
+        """Column of each channel that is a category."""
+        return {category_channel(name, one): name for name, labels in self.categories.items() for one in labels}
 
 
 class _Masks:
@@ -336,16 +394,3 @@ def patterns_at_a_time() -> int:
     from pcfi._kernels.hop_search import PATTERNS_AT_A_TIME
 
     return PATTERNS_AT_A_TIME
-
-
-def facts_of(settings: Settings) -> dict[str, Any]:
-    """Settings as JSON holds them."""
-    facts = {**asdict(settings), "solver": {"kind": type(settings.solver).__name__, **asdict(settings.solver)}}
-    return {name: value for name, value in facts.items() if name != "progress"}
-
-
-def settings_of(facts: dict[str, Any]) -> Settings:
-    """The inverse of `facts_of`."""
-    solver = dict(facts["solver"])
-    kind = {"FixedSteps": FixedSteps, "UntilSettled": UntilSettled}[solver.pop("kind")]
-    return Settings(**{**facts, "solver": kind(**solver), "progress": False})

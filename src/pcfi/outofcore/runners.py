@@ -13,13 +13,26 @@ import numpy as np
 from pcfi._typing import Array
 from pcfi.errors import ClusterError
 from pcfi.optional import load
+from pcfi.outofcore import estimation_tasks, interval_tasks, tasks
 from pcfi.outofcore.cluster import does_tasks, idle_reason, workers_of
 from pcfi.outofcore.folder import WorkFolder
 from pcfi.outofcore.run import OutOfCoreRun
-from pcfi.outofcore.tasks import TASKS
 from pcfi.progress import progress_bar
 
 Node = TypeVar("Node")
+
+TASKS: dict[str, Callable[[OutOfCoreRun, int], Any]] = {
+    "survey": tasks.survey,
+    "hops": tasks.hops,
+    "sample": estimation_tasks.sample,
+    "fit": estimation_tasks.fit,
+    "prepare": estimation_tasks.prepare,
+    "split": tasks.split,
+    "diffuse": tasks.diffuse_panel,
+    "sums": tasks.sums,
+    "spread": interval_tasks.spread,
+    "write": tasks.write,
+}
 
 SECONDS_BETWEEN_LOOKS = 2.0  # at the workers, while tasks run
 MAX_SECONDS_WITHOUT_WORKERS = 60  # that do tasks; a scheduler that restarts its workers has some again by then
@@ -222,3 +235,8 @@ class DaskRunner:
             if is_lost:
                 raise ClusterError(f"the connection to the scheduler is lost. {self._kept}") from error
             raise
+
+
+def runner_of(run: OutOfCoreRun, cluster: Any, *, progress: bool) -> Runner:
+    """The runner of a run: the workers of a cluster, or this process."""
+    return LocalRunner(run, progress=progress) if cluster is None else DaskRunner(run, cluster, progress=progress)

@@ -21,6 +21,7 @@ from pcfi.outofcore.node_conversion import METADATA, category_channel
 from pcfi.stages.hops import UNREACHABLE
 
 FINISHED = "_SUCCESS"
+INTERVAL_ENDINGS = ("_low", "_high", "_error")
 
 
 Write = Callable[[int, Array, Any], None]
@@ -330,6 +331,19 @@ class ParquetSink(ResultSink):
         return pa.array(np.ascontiguousarray(values, dtype=dtype))
 
 
+class IntervalSink(ParquetSink):
+    """The same with the ids, and three columns for each column of numbers: low end, high end, expected error."""
+
+    def replaced(self, rows: Array, batch: Any) -> Any:
+        """The batch, which holds the ids alone, and the rows."""
+        import pyarrow as pa
+
+        columns = {} if batch is None else {name: batch.column(name) for name in batch.schema.names}
+        names = [name + ending for name in self.names for ending in INTERVAL_ENDINGS]
+        columns |= {name: pa.array(np.ascontiguousarray(rows[:, k])) for k, name in enumerate(names)}
+        return pa.record_batch(columns)
+
+
 def part_name(index: int) -> str:
     """The name of the file of a range."""
     return f"part-{index:05d}.parquet"
@@ -345,6 +359,10 @@ def open_sink(path: Any, what: str, shape: tuple[int, int], dtype: npt.DTypeLike
         raise ParameterError(f"{what} is {name!r}, but .npy files must be local: use Zarr or Parquet")
     if not is_address(name) and not Path(name).absolute().parent.is_dir():
         raise ParameterError(f"{what} is {name!r}, but there is no folder {str(Path(name).absolute().parent)!r}")
+    if what == "intervals":
+        if suffix_of(name) != ".parquet":
+            raise ParameterError(f"intervals is {name!r}, but must end in .parquet")
+        return IntervalSink(name, shape, dtype, names)
     return kinds[suffix_of(name)](name, shape, dtype, names)
 
 

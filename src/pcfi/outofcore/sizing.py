@@ -20,6 +20,7 @@ from pcfi.outofcore.plan import (
     MAX_CHUNK_BYTES,
     PROCESS_BYTES,
     diffuse_task_bytes,
+    fit_task_bytes,
     hops_task_bytes,
     row_bytes,
     sums_task_bytes,
@@ -75,7 +76,8 @@ def estimate(
     dtype: npt.DTypeLike = np.float32,
     weighted: bool = False,
     directed: bool = False,
-    beta: float = 0.1,
+    objective: str = "values",
+    beta: float = 0.0,
     solver: Solver = UntilSettled(),  # noqa: B008  a frozen value
     steps: int | None = None,
     threads: int = 2,
@@ -92,7 +94,10 @@ def estimate(
         Of the features.
     weighted, directed : bool, default=False
         Of the graph.
-    beta : float, default=0.1
+    objective : {"values", "representation"}, default="values"
+        Values need memory to fit their model in; the time of the fit, which depends on the sample that the model is
+        fitted to and not on the size of the job, is not estimated.
+    beta : float, default=0
         0 means that there is no stage 2.
     solver : FixedSteps or UntilSettled, default=UntilSettled()
         How long to diffuse.
@@ -107,12 +112,12 @@ def estimate(
 
     Examples
     --------
-    >>> estimate(169_343, 1_166_243, 128).memory < 600_000_000
+    >>> estimate(169_343, 1_166_243, 128, objective="representation").memory < 600_000_000
     True
     """
     if min(n_nodes, n_edges + 1, n_channels) < 1:
         raise ParameterError("n_nodes and n_channels must be at least 1, and n_edges at least 0")
-    settings = Settings(alpha=0.5, beta=beta, solver=solver, directed=directed, objective="representation")
+    settings = Settings(alpha=0.5, beta=beta, solver=solver, directed=directed, objective=objective)
     n_entries = n_edges * (1 if directed else 2)
     itemsize = working_dtype(np.dtype(dtype)).itemsize
     size = ProblemSize.of_shape((n_nodes, n_channels), itemsize, settings, n_entries=n_entries, threads=threads)
@@ -122,7 +127,8 @@ def estimate(
     taken = solver.steps if isinstance(solver, FixedSteps) else DEFAULT_STEPS if steps is None else steps
     cost = costs()
     return Estimate(
-        memory=PROCESS_BYTES + max(diffuse_task_bytes(size, settings), hops_task_bytes(size), sums),
+        memory=PROCESS_BYTES
+        + max(diffuse_task_bytes(size, settings), hops_task_bytes(size), fit_task_bytes(size, settings), sums),
         graph=(n_nodes + 1) * 8 + n_entries * (16 if weighted else 4) + (n_nodes * 8 if weighted else 0),
         work=n_nodes * (n_channels * size.itemsize + size.n_patterns + n_channels // 8),
         result=n_nodes * n_channels * size.itemsize,

@@ -8,7 +8,7 @@ sums      some ranges of rows -> their part of the scatter matrix of stage 2
 write     a range of rows -> its part of the results
 """
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain
@@ -23,11 +23,12 @@ from pcfi.inputs.problem import Channels, to_half
 from pcfi.outofcore import file_names
 from pcfi.outofcore.filled_rows import FACTORS, FilledRows
 from pcfi.outofcore.folder import flush
+from pcfi.outofcore.interval_tasks import interval_rows
 from pcfi.outofcore.run import ROWS_IN_CACHE, OutOfCoreRun, patterns_at_a_time
 from pcfi.pipeline.policies import refuse_divergence, refuse_non_finite
 from pcfi.stages.channel_propagation import ProductPropagation, PropagationParameters, reachable_sums
 from pcfi.stages.diffusion import InfluenceProduct, diffuse
-from pcfi.stages.hops import Hops, count_hops
+from pcfi.stages.hops import Hops, cells_by_hops, count_hops
 
 Entry = dict[str, Any]
 
@@ -37,6 +38,24 @@ MAX_SUM_GROUPS = 16  # of ranges, whose sums are added up in a tree: few, as eac
 
 def survey(run: OutOfCoreRun, index: int) -> Entry:
     """Facts about the known cells of a range of rows."""
+
+    def rows() -> Iterator[tuple[int, Array, Array]]:
+        for start, values, mask in run.chunks(index):
+            known = mask if len(mask) else values == values
+            run.folder.write_columns(file_names.KNOWN, start, _packed(known), run.n_nodes)
+            yield start, values, mask
+
+    facts = channel_statistics(run, rows())
+    run.folder.sync(file_names.KNOWN)
+    run.folder.save(file_names.survey(index), facts)
+    first, last = run.range_of(index)
+    n_words, size = -(-run.n_channels // WORD), np.dtype(np.uint64).itemsize
+    bits = (first * size, (last - first) * size, run.n_nodes * size, n_words)
+    return {"checksums": [run.folder.part_checksum(file_names.KNOWN, *bits)]}
+
+
+def channel_statistics(run: OutOfCoreRun, chunks: Iterator[tuple[int, Array, Array]]) -> Array:
+    """Number, least, greatest and sum of the known values of each channel, and a key of its known nodes."""
     from pcfi._kernels.channel_stats import ChannelStats, add_channel_stats
 
     n_channels = run.n_channels
@@ -47,18 +66,10 @@ def survey(run: OutOfCoreRun, index: int) -> Entry:
         total=np.zeros(n_channels),
         key=np.zeros(n_channels, dtype=np.uint64),
     )
-    for start, values, mask in run.chunks(index):
+    for start, values, mask in chunks:
         add_channel_stats(values, mask, 0, n_channels, facts, start)
         _refuse_non_finite(run, start, values, mask, facts)
-        known = mask if len(mask) else values == values
-        run.folder.write_columns(file_names.KNOWN, start, _packed(known), run.n_nodes)
-    run.folder.sync(file_names.KNOWN)
-    rows = [fact.astype(np.float64) for fact in facts[:4]]
-    run.folder.save(file_names.survey(index), np.stack([*rows, facts.key.view(np.float64)]))
-    first, last = run.range_of(index)
-    n_words, size = -(-n_channels // WORD), np.dtype(np.uint64).itemsize
-    bits = (first * size, (last - first) * size, run.n_nodes * size, n_words)
-    return {"checksums": [run.folder.part_checksum(file_names.KNOWN, *bits)]}
+    return np.stack([*(fact.astype(np.float64) for fact in facts[:4]), facts.key.view(np.float64)])
 
 
 def _refuse_non_finite(run: OutOfCoreRun, start: int, values: Array, mask: Array, facts: Any) -> None:
@@ -92,10 +103,12 @@ def hops(run: OutOfCoreRun, index: int) -> Entry:
     channels = Channels(n_known=numbers, low=zeros, high=zeros, mean=zeros, patterns=numbers, representatives=numbers)
     counted = count_hops(run.part(known, known, channels))
     run.folder.write_array(file_names.hops(index), counted.codes)
+    sizes = np.bincount(run.channels.patterns)[index * size : (index + 1) * size]
     return {
         "dtype": counted.codes.dtype.name,
         "n_levels": int(counted.n_levels),
         "n_unreachable": counted.n_unreachable.tolist(),
+        "levels": cells_by_hops(counted, sizes).tolist(),
         "checksums": [run.folder.part_checksum(file_names.hops(index), 0, counted.codes.nbytes)],
     }
 
@@ -119,7 +132,7 @@ def split(run: OutOfCoreRun, index: int) -> Entry:
     diffused = run.folder.finished("diffuse")
     waiting = {number: place for number, place in enumerate(run.layout.places) if number not in diffused}
     for start, values, mask in run.chunks(index):
-        rows = run.start_values(values, mask)
+        rows = run.start_values(start, values, mask)
         run.check_owner()
         for number, place in waiting.items():
             run.folder.write_rows(file_names.panel(number), start, np.ascontiguousarray(rows[:, place]))
@@ -157,7 +170,7 @@ def diffuse_panel(run: OutOfCoreRun, index: int) -> Entry:
 
 def _channels_of(run: OutOfCoreRun, panel: Array, patterns: Array) -> Channels:
     """Facts about the channels of a panel, whose patterns are numbered anew."""
-    facts = run.channels
+    facts = run.prepared
     return Channels(
         n_known=facts.n_known[panel],
         low=facts.low[panel],
@@ -172,7 +185,7 @@ def _keep_product(
     run: OutOfCoreRun, product: InfluenceProduct, panel_hops: Hops, parameters: PropagationParameters
 ) -> None:
     is_reachable = panel_hops.is_reachable(panel_hops.codes[:, 0])
-    stage = ProductPropagation.of(product, is_reachable, run.channels.magnitude[run.layout.propagating], parameters)
+    stage = ProductPropagation.of(product, is_reachable, run.prepared.magnitude[run.layout.propagating], parameters)
     factors = (product.known, product.shift, product.bounds, stage.mean, stage.received)
     for name, array in zip(FACTORS, factors, strict=True):
         run.folder.save(file_names.product(name), array)
@@ -190,6 +203,16 @@ def sums(run: OutOfCoreRun, index: int) -> Array:
     return scatter
 
 
+def as_truth_values(rows: Array, channels: Array) -> Array:
+    """Rows with the truth value, 0 or 1, that is nearest in some channels."""
+    if not len(channels):
+        return rows
+    rows = rows.copy()
+    filled = rows[:, channels]
+    rows[:, channels] = np.where(np.isnan(filled), filled, filled > 0.5)
+    return rows
+
+
 def write(run: OutOfCoreRun, index: int) -> Entry:
     """Write a range of rows of every result."""
     sinks = run.sinks()
@@ -198,21 +221,15 @@ def write(run: OutOfCoreRun, index: int) -> Entry:
         for start, rows, row_hops, batch in FilledRows(run).final(index):
             with np.errstate(all="ignore"):
                 least, most = CpuBackend().channel_ranges(rows)
-            refuse_non_finite(least, most, run.outline)
-            writers["values"](start, to_half(rows) if sinks["values"].dtype == np.float16 else rows, batch)
+            refuse_non_finite(least, most, run.surveyed)
+            values = as_truth_values(rows, run.store.truth_values)
+            writers["values"](start, to_half(values) if sinks["values"].dtype == np.float16 else values, batch)
             named = run.named(batch)
             if "confidence" in writers:
-                writers["confidence"](start, row_hops.confidence(run.settings.alpha, run.dtype), named)
+                writers["confidence"](start, row_hops.confidence(run.chosen.alpha, run.dtype), named)
+            if "intervals" in writers:
+                ids = None if batch is None or run.id is None else batch.select([run.id])
+                writers["intervals"](start, interval_rows(run, start, rows, row_hops), ids)
             if "hops" in writers:
                 writers["hops"](start, row_hops.expand(), named)
     return {"results": {name: sink.checksum(index, *run.range_of(index)) for name, sink in sinks.items()}}
-
-
-TASKS: dict[str, Callable[[OutOfCoreRun, int], Any]] = {
-    "survey": survey,
-    "hops": hops,
-    "split": split,
-    "diffuse": diffuse_panel,
-    "sums": sums,
-    "write": write,
-}

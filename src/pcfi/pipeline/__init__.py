@@ -93,7 +93,7 @@ def diffusion_of(problem: Problem, hops: Hops, settings: Settings) -> Diffusion:
 
 def propagation_of(settings: Settings) -> PropagationParameters | None:
     """Parameters of stage 2; None if there is no stage 2."""
-    if settings.method != "pcfi" or settings.beta == 0 or settings.alpha == 1:
+    if settings.method != "pcfi" or settings.beta in (0, "auto") or settings.alpha == 1:  # which is 0
         return None
     return PropagationParameters(settings.alpha, settings.beta, bool(settings.standardize))
 

@@ -47,6 +47,10 @@ class DegreeScale:
             logarithmic = np.zeros_like(channels)
         return cls(np.exp(power * relative), channels, logarithmic, float(np.exp(power * usual)))
 
+    def of_rows(self, rows: slice) -> "DegreeScale":
+        """The scale of some nodes."""
+        return replace(self, by_node=self.by_node[rows])
+
     def of_channels(self, chosen: Array) -> "DegreeScale":
         """The scale of some channels."""
         return replace(self, channels=self.channels[chosen], logarithmic=self.logarithmic[chosen])
@@ -58,6 +62,12 @@ class DegreeScale:
             factors = np.where(self.channels[channels], self.by_node[rows], 1.0).astype(values.dtype)
             values[rows, channels] = np.where(self.logarithmic[channels], known - np.log(factors), known / factors)
         return replace(problem, values=values, channels=survey(values, problem.mask, problem.channel_name))
+
+    def divided(self, values: Array, rows: slice) -> Array:
+        """The values of some rows, divided."""
+        factors = self._factors(self.by_node[rows, None]).astype(values.dtype)
+        with np.errstate(over="ignore"):  # of what stands in missing cells
+            return np.asarray(np.where(self.logarithmic, values - np.log(factors), values / factors))
 
     def multiplied(self, values: Array, rows: slice | Array = slice(None)) -> Array:
         """Values of some rows, which were divided before they diffused, scaled up again."""

@@ -94,6 +94,14 @@ class Hops:
         return per_pattern if one_pattern_each else per_pattern[:, self.patterns]
 
 
+def cells_by_hops(hops: Hops, sizes: Array) -> Array:
+    """Number of reachable cells by their hops, given the number of channels of each pattern."""
+    levels = np.zeros(hops.n_levels + 2, dtype=np.int64)
+    for pattern, size in enumerate(sizes.tolist()):
+        levels += size * np.bincount(hops.table_index(hops.codes[:, pattern]), minlength=len(levels))
+    return levels[:-1]
+
+
 def count_hops(problem: Problem, *, progress: bool = False) -> Hops:
     """Hops from the sources of every pattern, along the direction of the edges, many patterns at a time."""
     with progress_bar("hops", len(problem.channels.representatives), show=progress) as advance:

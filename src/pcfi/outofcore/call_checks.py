@@ -1,0 +1,53 @@
+"""What is refused before a run begins: settings, shapes and places that do not go together."""
+
+import numpy as np
+
+from pcfi.errors import FeatureError, ParameterError
+from pcfi.files.paths import is_address, place_of
+from pcfi.outofcore.feature_stores import FeatureStore
+from pcfi.settings import Settings
+
+METHODS = ("pcfi", "fp")
+
+
+def check_choices(settings: Settings, results: dict[str, str | None], coverage: float) -> None:
+    """Refuse settings that do not go together, or that only `pcfi.impute` has."""
+    if settings.method not in METHODS:
+        raise ParameterError(f"method must be 'pcfi' or 'fp' here, got {settings.method!r}: others are in pcfi.impute")
+    if results["confidence"] is not None and settings.method != "pcfi":
+        raise ParameterError(f"method {settings.method!r} has no confidence: leave confidence= out")
+    if results["intervals"] is not None and (settings.method, settings.objective) != ("pcfi", "values"):
+        raise ParameterError("intervals belong to objective='values' and method 'pcfi': leave intervals= out")
+    if not 0 < coverage < 1:
+        raise ParameterError(
+            f"must be a number between 0 and 1 (both excluded), got {coverage!r}", parameter="coverage"
+        )
+    if results["values"] is None:
+        raise ParameterError("result must be a path, got None")
+
+
+def check_places(results: dict[str, str | None], inputs: dict[str, str]) -> None:
+    """Refuse two results at one place, and to write over an input: at an address there is no other name meanwhile."""
+    taken: dict[str, str] = {}
+    for name, path in results.items():
+        if path is None:
+            continue
+        what, place = "result" if name == "values" else name, place_of(path)
+        if place in taken:
+            raise ParameterError(f"{taken[place]} and {what} would both go to {path!r}: give each a name of its own")
+        taken[place] = what
+        for input_name, other in inputs.items():
+            if is_address(path) and f"{place_of(other)}/".startswith(f"{place}/"):
+                raise ParameterError(
+                    f"{what} would replace {input_name} at {other!r} while it is read: name another address"
+                )
+
+
+def check_shapes(store: FeatureStore, mask: FeatureStore | None) -> None:
+    """Refuse features without cells, and a mask that does not fit them."""
+    if 0 in store.shape:
+        raise FeatureError(f"features has shape {store.shape}: at least one row and one channel is needed")
+    if mask is not None and mask.shape != store.shape:
+        raise FeatureError(f"known has shape {mask.shape}, but features has shape {store.shape}: both must agree")
+    if mask is not None and mask.dtype != np.bool_:
+        raise FeatureError(f"known must hold booleans (True = known), got dtype {mask.dtype}")
