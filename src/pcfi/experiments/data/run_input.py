@@ -65,7 +65,8 @@ class RunInput:
         if self.run.missing not in NODE_MASKS or self.known.all() or not self.known.any():
             return None
         n_nodes = self.dataset.n_nodes
-        graph = sparse.coo_array((np.ones(self.edges.shape[1]), tuple(self.edges)), shape=(n_nodes, n_nodes))
+        ends = tuple(self.edges.astype(np.int32))  # `dijkstra` of scipy before 1.14 takes no other integers
+        graph = sparse.coo_array((np.ones(self.edges.shape[1]), ends), shape=(n_nodes, n_nodes))
         sources = np.flatnonzero(self.known[:, 0])
         return np.asarray(csgraph.dijkstra(graph.tocsr(), unweighted=True, indices=sources, min_only=True))
 
