@@ -99,7 +99,7 @@ def test_an_advantage_within_two_standard_errors_is_called_unclear():
     from pcfi.cli.suitability import verdict
     from pcfi.estimation import ColumnReport
 
-    numbers = dict.fromkeys(("error", "error_of_mean", "r2_graph", "r2_columns", "coverage"), 0.5)
+    numbers = dict.fromkeys(("rmse", "rmse_of_mean", "r2_graph", "r2_columns", "coverage"), 0.5)
     report = ColumnReport("x", 9, 9, 9, r2=0.3, verdict="follows the graph", standard_error=0.2, **numbers)
     assert verdict(report) == "not clearly better than the mean; if so, follows the graph"
     assert verdict(replace(report, standard_error=0.1)) == "follows the graph"
