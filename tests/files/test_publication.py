@@ -134,7 +134,7 @@ def test_columns_that_an_output_cannot_hold_are_refused_before_work(tmp_path, fi
         raise AssertionError("it began to work")
 
     with monkeypatch.context() as patch:
-        patch.setattr(impute_command, "impute_best", works)
+        patch.setattr(impute_command, "fill_loaded", works)
         done = invoke("impute", tmp_path / "n.parquet", tmp_path / "e.csv", "-o", tmp_path / "o.csv")
     assert done.exit_code == 1
     assert "o.csv cannot hold the column 'tags'" in done.stderr

@@ -160,7 +160,8 @@ class DaskRunner:
             while waiting:
                 for future in self._next(waiting):
                     waiting.remove(future)
-                    future.result()
+                    if future.status in ("error", "cancelled"):
+                        future.result()  # only then: results are in the journal, and that of a lost worker never comes
                     advance(1)
 
     def total(self, stage: str, count: int) -> Array:
@@ -178,9 +179,11 @@ class DaskRunner:
                 lambda index: keep(self._submit(stage, index, record=False)),
                 lambda left, right: keep(self._client.submit(add, left, right, pure=False)),
             )
-            while not self._next({result}):
-                continue
-            return np.asarray(result.result())
+            while True:
+                if not self._next({result}):
+                    continue
+                with suppress(TimeoutError):  # the worker that holds it is lost, so it is computed again
+                    return np.asarray(result.result(timeout=MAX_SECONDS_WITHOUT_WORKERS))
 
     def _next(self, waiting: set[Any]) -> set[Any]:
         """The tasks that have ended meanwhile, none after a while; an error if there are no workers to do them."""
