@@ -208,7 +208,7 @@ MADE_FIRST = ["graph/graph.json", "graph/indices.npy", "graph/weights.npy", "gra
 @pytest.mark.parametrize("place", ["begin", "middle", "all"])
 def test_a_damaged_graph_or_converted_table_is_made_again(tables, tmp_path, monkeypatch, name, place):
     options, result = {"categorical": ["kind"], "directed": True}, tmp_path / "y.parquet"
-    scale.impute(*tables, tmp_path / "expected.parquet", **options)
+    impute(*tables, tmp_path / "expected.parquet", **options)
     stopped(monkeypatch, tables, result, WorkFolder, "record", 5, **options)
     damaged = tmp_path / f"y.parquet.work.{name}"
     if place == "middle":
@@ -216,7 +216,7 @@ def test_a_damaged_graph_or_converted_table_is_made_again(tables, tmp_path, monk
     else:
         damaged.write_bytes(b"" if place == "all" else b"?" * 8 + damaged.read_bytes()[8:])
     with pytest.warns(pcfi.PcfiWarning, match=r"changed while the run was stopped, and is (built|made) again"):
-        scale.impute(*tables, result, **options)
+        impute(*tables, result, **options)
     assert parquet.read_table(result).equals(parquet.read_table(tmp_path / "expected.parquet"))
     assert not list(tmp_path.glob("*.work*"))
 
@@ -269,15 +269,15 @@ def test_a_run_that_is_killed_while_it_removes_its_files_is_completed_by_the_sam
 
 @pytest.mark.parametrize("name", ["graph.json", "indptr.npy", "indices.npy"])
 def test_a_damaged_graph_folder_is_refused_and_the_run_goes_on_with_one_built_again(files, tmp_path, monkeypatch, name):
-    expected = scale.impute(*files, tmp_path / "expected.npy").open()
+    expected = impute(*files, tmp_path / "expected.npy").open()
     stopped(monkeypatch, files, tmp_path / "y.npy", WorkFolder, "record", 5)
     overwritten(files[1] / name, 8)
     for result in ("y.npy", "z.npy"):
         with pytest.raises(scale.StorageError, match=f"is damaged .{name}.: build it again"):
-            scale.impute(*files, tmp_path / result)
+            impute(*files, tmp_path / result)
     ring = np.stack([np.arange(N_NODES), (np.arange(N_NODES) + 1) % N_NODES])
     scale.build_graph(ring, files[1], overwrite=True)
-    np.testing.assert_array_equal(scale.impute(*files, tmp_path / "y.npy").open(), expected)
+    np.testing.assert_array_equal(impute(*files, tmp_path / "y.npy").open(), expected)
 
 
 @pytest.mark.parametrize("content", [None, b"", b"?" * 500])

@@ -162,7 +162,8 @@ def scale_of_moments(
     log_mean, log_variance = moments.logs / n_known, moments.log_squares / n_known - (moments.logs / n_known) ** 2
     logarithmic = active & _log_fits_better(channels, moments, log_variance) & logarithms
     ends = _on_log_scale(channels, logarithmic, log_mean)
-    variances = np.where(logarithmic, log_variance / channel_ranges(ends) ** 2, moments.squares / n_known)
+    log_ranges = np.where(logarithmic, channel_ranges(ends), 1.0)  # others may be beyond what squares can be
+    variances = np.where(logarithmic, log_variance / log_ranges**2, moments.squares / n_known)
     at_least, at_greatest = 2 * moments.n_least > channels.n_known, 2 * moments.n_greatest > channels.n_known
     mode = np.where(at_greatest, ends.high, np.where(at_least, ends.low, np.nan)).astype(np.float64)
     prior_cells = np.where(np.isnan(mode), 0.0, _best_prior(ends, variances, mode))
@@ -210,7 +211,7 @@ def _log_fits_better(channels: Channels, moments: ChannelMoments, log_variance: 
     """Channels of positive numbers that are closer to a normal distribution on a log scale."""
     judged = (channels.low > 0) & ~channels.constant & (channels.n_known >= MIN_KNOWN_FOR_LOG)
     n_known = np.where(judged, channels.n_known, 1)
-    ranges = channel_ranges(channels) / np.where(judged, channels.high, 1)
+    ranges = np.where(judged, channel_ranges(channels) / np.where(judged, channels.high, 1), 1.0)
     variance = np.where(judged, moments.squares / n_known * ranges**2, 1.0)
     with np.errstate(divide="ignore"):
         gain = n_known / 2 * np.log(variance / np.maximum(log_variance, 1e-300))

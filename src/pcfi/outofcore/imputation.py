@@ -179,7 +179,7 @@ def impute(
         self_loops=self_loops,
         progress=progress,
         objective=objective,
-        random_state=seed_of(random_state) if isinstance(random_state, np.random.Generator) else random_state,
+        random_state=seed_of(random_state),
     )
     results = {
         "values": result_path(result),
