@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pcfi._kernels.compiling import compiled, inlined, inner
+from pcfi._kernels.compiling import compiled, inner
 from pcfi._typing import Array
 
 
@@ -31,9 +31,15 @@ def _hash(number):
     return number ^ (number >> np.uint64(31))
 
 
-@inlined
-def _is_known(values, known, masked, node, channel):
-    return known[node, channel] if masked else values[node, channel] == values[node, channel]
+@inner
+def known_flags(row, known_row, flags):
+    """Set `flags[k]` to whether the k-th cell of the row is known."""
+    if len(known_row):
+        for k in range(len(flags)):
+            flags[k] = known_row[k]
+    else:
+        for k in range(len(flags)):
+            flags[k] = row[k] == row[k]
 
 
 @compiled
@@ -44,26 +50,37 @@ def add_channel_stats(values, known, start, stop, stats, first_node=0):
     and two others collide with probability 2^-64.
     """
     masked = known.shape[0] > 0
-    start = max(start, 0)  # a hint for the compiler: no index is negative
+    flags = np.empty(stop - start, np.bool_)
     for node in range(values.shape[0]):
+        row = values[node, start:stop]
+        known_flags(row, known[node, start:stop] if masked else known[:0, 0], flags)
+        _add_range_and_sum(row, flags, stats.low[start:stop], stats.high[start:stop], stats.total[start:stop])
         node_hash = _hash(np.uint64(first_node + node))
-        for k in range(start, stop):
-            value = values[node, k]
-            is_known = _is_known(values, known, masked, node, k)
-            stats.low[k] = value if is_known and value < stats.low[k] else stats.low[k]
-            stats.high[k] = value if is_known and value > stats.high[k] else stats.high[k]
-        for k in range(start, stop):
-            stats.total[k] += values[node, k] if _is_known(values, known, masked, node, k) else 0.0
-        for k in range(start, stop):
-            is_known = _is_known(values, known, masked, node, k)
-            stats.n_known[k] += is_known
-            stats.key[k] += node_hash if is_known else np.uint64(0)
+        n_known, key = stats.n_known[start:stop], stats.key[start:stop]
+        for k in range(len(flags)):
+            n_known[k] += flags[k]
+        for k in range(len(flags)):
+            key[k] += node_hash if flags[k] else np.uint64(0)
+
+
+@inner
+def _add_range_and_sum(row, flags, low, high, total):
+    for k in range(len(flags)):
+        value = row[k]
+        low[k] = value if flags[k] and value < low[k] else low[k]
+        high[k] = value if flags[k] and value > high[k] else high[k]
+    for k in range(len(flags)):
+        total[k] += row[k] if flags[k] else 0.0
 
 
 @compiled
 def copy_known(values, known, fill, first, last, out):
     """Set rows `first` to `last` of `out` to the value where known, to the channel's `fill` elsewhere."""
     masked = known.shape[0] > 0
+    flags = np.empty(values.shape[1], np.bool_)
     for node in range(first, last):
-        for k in range(values.shape[1]):
-            out[node, k] = values[node, k] if _is_known(values, known, masked, node, k) else fill[k]
+        row = values[node]
+        filled = out[node]
+        known_flags(row, known[node] if masked else known[:0, 0], flags)
+        for k in range(len(flags)):
+            filled[k] = row[k] if flags[k] else fill[k]
