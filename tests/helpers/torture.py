@@ -7,6 +7,7 @@ repeats it, as far as moments of kills can be repeated. Counts go to standard ou
 """
 
 import argparse
+import gzip
 import json
 import logging
 import multiprocessing
@@ -28,6 +29,7 @@ from typing import Any
 import numpy as np
 
 N_NODES, N_CHANNELS = 3000, 24
+N_PLACES = 300  # of the map
 PAPER = ["--alpha=0.5", "--beta=0.1", "--objective=representation"]
 COUNTS: Counter[str] = Counter()
 
@@ -90,6 +92,7 @@ class Command:
 
 
 def make_inputs(folder: Path) -> None:
+    import geopandas
     import pyarrow as pa
     from pyarrow import csv, parquet
 
@@ -105,15 +108,32 @@ def make_inputs(folder: Path) -> None:
     parquet.write_table(ends, folder / "e.parquet")
     csv.write_csv(table, folder / "n.csv")
     csv.write_csv(ends, folder / "e.csv")
+    places = geopandas.points_from_xy(*rng.random((2, N_PLACES)) * 1e4)
+    geopandas.GeoDataFrame(table.slice(0, N_PLACES).to_pandas(), geometry=places, crs=3857).to_file(folder / "n.gpkg")
 
 
 WAYS: dict[str, tuple[list[str], list[str]]] = {
-    "in memory, csv": (["n.csv", "e.csv"], ["-o", "y.csv", "--confidence", "c.csv", "--report", "r.html"]),
-    "in memory, parquet": (["n.parquet", "e.parquet"], ["-o", "y.parquet", "--hops", "h.parquet", "--facts", "f.json"]),
-    "in memory, npy": (["n.parquet", "e.csv"], ["-o", "y.npy"]),
-    "budget, npy": (["n.parquet", "e.parquet"], ["-o", "y.npy", "--hops", "h.npy", "--memory", "2GB"]),
-    "budget, parquet": (["n.csv", "e.csv"], ["-o", "y.parquet", "--confidence", "c.parquet", "--memory", "2GB"]),
-    "budget, zarr": (["n.parquet", "e.csv"], ["-o", "y.zarr", "--memory", "2GB"]),
+    "in memory, csv": (["n.csv", "e.csv"], ["-o", "y.csv", "--confidence", "c.csv", "--report", "r.html", *PAPER]),
+    "in memory, parquet": (
+        ["n.parquet", "e.parquet"],
+        ["-o", "y.parquet", "--hops", "h.parquet", "--facts", "f.json", *PAPER],
+    ),
+    "in memory, npy": (["n.parquet", "e.csv"], ["-o", "y.npy", *PAPER]),
+    "in memory, npz": (["n.parquet", "e.parquet"], ["-o", "y.npz"]),
+    "in memory, arrow": (["n.csv", "e.csv"], ["-o", "y.arrow", "--intervals", "i.arrow"]),
+    "in memory, tsv.gz": (["n.csv", "e.csv"], ["-o", "y.tsv.gz", "--intervals", "i.csv"]),
+    "in memory, gpkg": (["n.gpkg"], ["-o", "y.gpkg", "--report", "r.html"]),
+    "in memory, geojson": (["n.gpkg"], ["-o", "y.geojson"]),
+    "check": (["n.csv", "e.csv"], ["-o", "y.csv"]),
+    "suggest": (["n.csv", "e.csv"], ["-o", "y.parquet"]),
+    "budget, npy": (["n.parquet", "e.parquet"], ["-o", "y.npy", "--hops", "h.npy", "--memory", "2GB", *PAPER]),
+    "budget, parquet": (
+        ["n.csv", "e.csv"],
+        ["-o", "y.parquet", "--confidence", "c.parquet", "--memory", "2GB", *PAPER],
+    ),
+    "budget, zarr": (["n.parquet", "e.csv"], ["-o", "y.zarr", "--memory", "2GB", *PAPER]),
+    "budget, values": (["n.csv", "e.csv"], ["-o", "y.parquet", "--intervals", "i.parquet", "--memory", "2GB"]),
+    "budget, values, zarr": (["n.parquet", "e.parquet"], ["-o", "y.zarr", "--memory", "2GB"]),
 }
 TIMED = ("f.json", "r.html")  # hold times, which differ from run to run
 
@@ -133,7 +153,8 @@ class Laboratory:
 
     def arguments(self, way: str, folder: Path) -> list[Any]:
         files, outputs = WAYS[way]
-        return ["impute", *(self.inputs / name for name in files), *PAPER, *_placed(outputs, folder)]
+        command = way if way in ("check", "suggest") else "impute"
+        return [command, *(self.inputs / name for name in files), *_placed(outputs, folder)]
 
     def learn(self, way: str) -> None:
         folder, begin = self.folder(), time.monotonic()
@@ -143,12 +164,12 @@ class Laboratory:
         self.expected[way] = contents(folder)
 
     def check(self, way: str, folder: Path, *, complete: bool) -> None:
-        """Every output under its name is whole; if `complete`, all of them are there and nothing else is."""
+        """Every output under its name is complete; if `complete`, all of them are there and nothing else is."""
         found, expected = contents(folder), self.expected[way]
         for name, content in found.items():
             if name in expected:
                 same = name in TIMED or same_content(content, expected[name])
-                require(same, f"{way}: {name} is not whole")
+                require(same, f"{way}: {name} is not complete")
         if complete:
             require(set(found) == set(expected), f"{way}: {sorted(found)} instead of {sorted(expected)}")
 
@@ -172,6 +193,17 @@ def content_of(path: Path) -> Any:
         return zarr.open(str(path), mode="r")[:]
     if path.suffix == ".npy":
         return np.load(path)
+    if path.suffix == ".npz":
+        with np.load(path) as arrays:
+            return np.concatenate(
+                [arrays[name].ravel() for name in sorted(arrays.files) if arrays[name].dtype.kind == "f"]
+            )
+    if path.suffix == ".gz":
+        return gzip.decompress(path.read_bytes())
+    if path.suffix in (".gpkg", ".geojson"):
+        import geopandas
+
+        return geopandas.read_file(path)
     return path.read_bytes() if path.is_file() else None
 
 

@@ -2,18 +2,14 @@
 
 import json
 from dataclasses import dataclass
-from typing import Any
 
 import typer
 
 import pcfi
 from pcfi.cli import options as o
 from pcfi.cli.arguments import grouped_command
-from pcfi.cli.loading import fill_loaded, load
+from pcfi.cli.lists import check_list, load_and_fill
 from pcfi.cli.session import open_session
-from pcfi.errors import ParameterError
-from pcfi.files.formats import TABLE_FORMATS, format_of
-from pcfi.files.writing import check_output, write_table
 
 
 @dataclass(frozen=True)
@@ -38,30 +34,15 @@ def suggest(
     Example: pcfi suggest nodes.csv edges.csv --most 20 -o measure.csv
     """
     with open_session(**vars(running)) as session:
-        if suggestions.most < 1:
-            raise ParameterError(f"--most must be at least 1, got {suggestions.most}")
-        form = None if suggestions.output is None else format_of(suggestions.output, TABLE_FORMATS, "the table")
-        if suggestions.output is not None:
-            check_output(suggestions.output, force=suggestions.force)
-        parameters = estimation.parameters(directed=columns.directed)
-        selection = columns.node_columns(), columns.edge_columns()
-        loaded = load(session, maps.sources(files), *selection, directed=bool(columns.directed))
-        result = fill_loaded(session, loaded, parameters)
+        file = check_list(suggestions.most, suggestions.output, force=suggestions.force)
+        loaded, result = load_and_fill(session, files, maps, columns, estimation)
         with session.stage("suggest"):
             found = pcfi.suggest(result, suggestions.most)
-        if suggestions.output is not None and form is not None:
-            write_table(_table(found), suggestions.output, form, force=suggestions.force)
-            session.say(f"Wrote {suggestions.output}")
+        if file is not None:
+            file.write(session, found.to_rows(), ("node", "own", "others", "total"), loaded)
         if running.as_json:
             typer.echo(json.dumps(found.to_rows(), default=str))
         session.answer(repr(found))
-
-
-def _table(found: Any) -> Any:
-    import pyarrow as pa
-
-    rows = found.to_rows()
-    return pa.table({name: [row[name] for row in rows] for name in ("node", "own", "others", "total")})
 
 
 command = grouped_command(suggest)

@@ -37,6 +37,7 @@ class ChannelScale:
     ----------
     active : ndarray of bool
         Channels that are modelled: those whose known values differ.
+    n_known : ndarray of int
     logarithmic : ndarray of bool
     location, unit : ndarray
         z = (x - location) / unit, x a value or its logarithm.
@@ -55,6 +56,7 @@ class ChannelScale:
     """
 
     active: Array
+    n_known: Array
     logarithmic: Array
     location: Array
     unit: Array
@@ -176,6 +178,7 @@ def scale_of_moments(
     next_to_mode = np.where(at_least, moments.above, moments.below)
     return ChannelScale(
         active=active,
+        n_known=channels.n_known,
         logarithmic=logarithmic,
         location=location,
         unit=np.where(active & (variances > 0), channel_ranges(ends) * np.sqrt(np.maximum(variances, 0.0)), 1.0),
@@ -209,13 +212,13 @@ def _natural_bounds(channels: Channels, moments: ChannelMoments) -> Array:
 
 def _log_fits_better(channels: Channels, moments: ChannelMoments, log_variance: Array) -> Array:
     """Channels of positive numbers that are closer to a normal distribution on a log scale."""
-    judged = (channels.low > 0) & ~channels.constant & (channels.n_known >= MIN_KNOWN_FOR_LOG)
-    n_known = np.where(judged, channels.n_known, 1)
-    ranges = np.where(judged, channel_ranges(channels) / np.where(judged, channels.high, 1), 1.0)
-    variance = np.where(judged, moments.squares / n_known * ranges**2, 1.0)
+    eligible = (channels.low > 0) & ~channels.constant & (channels.n_known >= MIN_KNOWN_FOR_LOG)
+    n_known = np.where(eligible, channels.n_known, 1)
+    ranges = np.where(eligible, channel_ranges(channels) / np.where(eligible, channels.high, 1), 1.0)
+    variance = np.where(eligible, moments.squares / n_known * ranges**2, 1.0)
     with np.errstate(divide="ignore"):
         gain = n_known / 2 * np.log(variance / np.maximum(log_variance, 1e-300))
-    return np.asarray(judged & (gain - moments.logs > MIN_LOG_EVIDENCE))
+    return np.asarray(eligible & (gain - moments.logs > MIN_LOG_EVIDENCE))
 
 
 def relative_variances(problem: Problem) -> Array:

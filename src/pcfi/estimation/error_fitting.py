@@ -88,7 +88,7 @@ def fit_errors(
         score_hops=score_hops,
         deviations=known_deviations(training),
         of_constants=constant_errors(problem, scale),
-        n_known=problem.channels.n_known,
+        n_known=scale.n_known,
     )
     quantiles = model.quantiles(REPORTED_COVERAGE)
     limits = quantiles[model.score_channels] * model.hop_factors(quantiles, REPORTED_COVERAGE)[score_hops]
@@ -100,17 +100,18 @@ def constant_errors(problem: Problem, scale: ChannelScale) -> Array:
     """Expected error of channels with one known value, NaN for others: how often others occur, times their distance.
 
     How often: by the rule of succession, or as often as known values differ from the most frequent one in all channels
-    that have such a one, if that is less. The distance is the value itself; if that is 0, as in such channels.
+    that have such a one, if that is less. The distance is the value itself; if that is 0, as in such channels. The
+    problem may be a sample of the table that the scale was fitted to.
     """
-    channels = problem.channels
-    constant = channels.constant & (channels.n_known > 0)
+    channels, n_known = problem.channels, scale.n_known
+    constant = ~scale.active & (n_known > 0)
     with_mode = scale.has_mode & scale.active & ~scale.logarithmic
     n_cells, n_others = int(channels.n_known[with_mode | constant].sum()), 0
     for _, at, values in known_cells(problem) if constant.any() and with_mode.any() else ():
         n_others += int((with_mode[at] & (values != scale.mode[at])).sum())
-    share = np.minimum((n_others + 1) / (n_cells + 2), 1 / (channels.n_known + 2))
+    share = np.minimum((n_others + 1) / (n_cells + 2), 1 / (n_known + 2))
     next_to_zero = np.abs(scale.next_to_mode[with_mode & (scale.mode == 0)])
-    size = np.abs(channels.mean.astype(np.float64))
+    size = np.abs(scale.location)
     size = np.where(size > 0, size, float(np.median(next_to_zero)) if len(next_to_zero) else 1.0)
     return np.where(constant, share * size, np.nan)
 

@@ -146,7 +146,7 @@ def prior_model(sample: Sample, scale: ChannelScale) -> ValueModel:
         score_hops=np.empty(0, dtype=np.int64),
         deviations=[part[:0] for part in deviations],
         of_constants=constant_errors(transformed, scale),
-        n_known=problem.channels.n_known,
+        n_known=scale.n_known,
     )
     return ValueModel(scale=scale, cells=CellModel.without_evidence(n_channels), degree=None, errors=errors)
 

@@ -94,8 +94,8 @@ def _elsewhere(row: dict[str, Any]) -> str:
 def suggest(result: Any, k: int = 10, *, candidates: Iterable[Any] | None = None) -> Suggestions:
     """Nodes whose measurement would reduce the total expected error most, best first.
 
-    A node is measured in all columns that it misses. Chosen one after the other, so that later nodes do not repeat what
-    earlier ones tell.
+    A node is measured in all columns that it misses. Nodes are chosen one after the other, so that later ones do not
+    repeat what earlier ones contribute.
 
     Parameters
     ----------
@@ -158,8 +158,8 @@ class ErrorTable:
     missing : ndarray of bool of shape (n_nodes, n_patterns)
     errors : ndarray of that shape
     explainable : ndarray of that shape
-        Variance that the field speaks about: without the graph, times how much the graph explains of a channel relative
-        to all channels.
+        Variance that the field explains a part of: that without the graph, times how much the graph explains of a
+        channel relative to all channels.
     weights : ndarray, one per pattern
         Number of columns.
     explained : float
@@ -181,13 +181,13 @@ class ErrorTable:
         return float(self.errors[node].sum())
 
     def reducible(self, node: int, others: Array) -> Array:
-        """Variance at other nodes, in the patterns that a node misses, that its measurement speaks about."""
+        """Variance at other nodes, in the patterns that a node misses, that its measurement can reduce."""
         patterns = np.flatnonzero(self.missing[node])
         at = np.ix_(others, patterns)
         return np.asarray(np.minimum(self.explainable[at], self.errors[at]).sum(axis=1))
 
     def measure(self, node: int, others: Array, shares: Array) -> None:
-        """Take off what the measurement of a node tells."""
+        """Take off what the measurement of a node explains."""
         patterns = np.flatnonzero(self.missing[node])
         at = np.ix_(others, patterns)
         self.errors[at] -= shares[:, None] * np.minimum(self.explainable[at], self.errors[at])
@@ -237,12 +237,12 @@ def _choose(table: ErrorTable, node_field: NodeField, candidates: Array, k: int)
     largest = max(MAX_POOL_CELLS // n_nodes, 2 * POOL_PER_NODE)
     while len(chosen) < min(k, len(candidates)):
         left = np.setdiff1d(candidates, chosen)
-        wanted = k - len(chosen)
-        size = min(largest, max(MIN_POOL, POOL_PER_NODE * wanted), len(left))
+        n_open = k - len(chosen)
+        size = min(largest, max(MIN_POOL, POOL_PER_NODE * n_open), len(left))
         pool = left if size == len(left) else _screened(table, node_field, left, size)
-        most = wanted if size == len(left) else max(size // POOL_PER_NODE, 1)
+        most = n_open if size == len(left) else max(size // POOL_PER_NODE, 1)
         known = node_field.known.copy()
-        for node, own, others, gained in _greedy(table, node_field, pool, min(most, wanted)):
+        for node, own, others, gained in _greedy(table, node_field, pool, min(most, n_open)):
             chosen.append(node)
             taken.append((own, others))
             known[node] += gained
@@ -264,7 +264,7 @@ def _screened(table: ErrorTable, node_field: NodeField, candidates: Array, size:
 def _greedy(
     table: ErrorTable, node_field: NodeField, pool: Array, most: int
 ) -> Iterable[tuple[int, float, float, float]]:
-    """Choose nodes of the pool, one at a time: the node, its two gains, and the share of columns it tells."""
+    """Choose nodes of the pool, one at a time: the node, its two gains, and the share of the columns that it misses."""
     rows = _Covariances(node_field, pool, table)
     queue = [(-rows.gain(place)[1].sum() - table.own(int(node)), place) for place, node in enumerate(pool)]
     heapq.heapify(queue)
@@ -313,7 +313,7 @@ class _Covariances:
         return np.asarray(np.minimum(row**2 / (max(row[self._pool[place]], 0.0) + self._noise), 1.0))
 
     def gain(self, place: int) -> tuple[Array, Array]:
-        """Other nodes that the measurement tells about, and how much."""
+        """Other nodes whose error the measurement reduces, and by how much."""
         shares, node = self.shares(place), int(self._pool[place])
         shares[node] = 0.0
         others = np.flatnonzero(shares > 1e-6 * shares.max(initial=0.0))
