@@ -14,7 +14,14 @@ from pcfi.estimation.error_fitting import ColumnErrors, constant_errors, fit_err
 from pcfi.estimation.error_model import N_FEATURES, ErrorModel
 from pcfi.estimation.factor_model import FactorModel
 from pcfi.estimation.folds import N_PARTS, Fold, make_folds
-from pcfi.estimation.graph_estimates import Candidate, HiddenEstimates, graph_estimates, link_of_cells, search_alpha
+from pcfi.estimation.graph_estimates import (
+    Candidate,
+    HiddenEstimates,
+    graph_estimates,
+    link_of_cells,
+    search_alpha,
+    with_pairs,
+)
 from pcfi.estimation.graph_link import GraphLink
 from pcfi.estimation.sample import Sample, draw_sample
 from pcfi.estimation.training import (
@@ -99,7 +106,9 @@ def _fit(sample: Sample, scale: ChannelScale, settings: Settings, seed: int, com
     chosen = replace(settings, alpha=best.alpha, beta=0.0 if settings.beta == "auto" else settings.beta)
     degree = degree if best.by_degree else None
     nodes = training_nodes(transformed, sample.core)
-    hidden = graph_estimates(folds, scale, chosen, degree, nodes if has_regression(int(scale.active.sum())) else None)
+    regresses = has_regression(int(scale.active.sum()))
+    hidden = graph_estimates(folds, scale, chosen, degree, nodes if regresses else None)
+    hidden = with_pairs(hidden, scale, chosen, degree) if regresses else hidden
     training = training_rows(transformed, scale, nodes, hidden)
     cells, estimates, of_graph = _fit_cells(problem, scale, training, hidden)
     errors, column_errors = fit_errors(transformed, scale, training, hidden, estimates, of_graph)

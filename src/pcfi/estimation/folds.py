@@ -184,6 +184,17 @@ def _fold(problem: Problem, known: Array, units: Array) -> Fold:
     return Fold(hidden, count_hops(hidden), nodes, channels, truth)
 
 
+def both_hidden(one: Fold, other: Fold) -> Fold:
+    """A fold that hides the cells of two, in their order."""
+    kept = known_mask(one.problem).copy()
+    kept[other.nodes, other.channels] = False
+    hidden = hide_cells(one.problem, kept)
+    nodes, channels, truth = (
+        np.concatenate([getattr(fold, name) for fold in (one, other)]) for name in ("nodes", "channels", "truth")
+    )
+    return Fold(hidden, count_hops(hidden), nodes, channels, truth)
+
+
 def _cells(units: Array, patterns: Array) -> tuple[Array, Array]:
     """Node and channel of every cell of the given units."""
     nodes, of_units = np.nonzero(units)

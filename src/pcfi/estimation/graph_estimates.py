@@ -1,6 +1,7 @@
 """The graph's estimates of hidden cells, which the value model is fitted to, and the alpha that makes the best ones."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import combinations
 
 import numpy as np
 
@@ -8,7 +9,7 @@ from pcfi._typing import Array
 from pcfi.backends.cpu import CpuBackend
 from pcfi.estimation.channel_scale import ChannelScale
 from pcfi.estimation.factor_model import FactorModel
-from pcfi.estimation.folds import Fold
+from pcfi.estimation.folds import Fold, both_hidden
 from pcfi.estimation.graph_link import GraphLink, combine, fit_graph_link
 from pcfi.inputs.problem import Problem, survey
 from pcfi.pipeline import run_stages
@@ -21,7 +22,7 @@ from pcfi.stages.solvers import FixedSteps, Solver, UntilSettled
 ALPHAS = (0.1, 0.3, 0.6, 0.9, 1.0)  # candidates
 MAX_SEARCH_CHANNELS = 16  # channels that alpha is chosen on: one block of the solver
 SCORE_PRIOR = 0.01  # of a cell with the mean squared error, that is added to each channel: none is estimated exactly
-MAX_EXACT_CELLS = 200_000  # cells of a table whose folds settle as far as its values do
+MAX_EXACT_CELLS = 200_000  # cells of a table whose folds settle as far as its values do, and are hidden in pairs too
 MIN_FOLD_RTOL = 1e-2  # settled enough to compare parameters, in units of a channel's range
 
 
@@ -38,6 +39,10 @@ class HiddenEstimates:
         Value of each hidden cell and the graph's estimate of it, NaN where no source reaches it.
     row_graph : ndarray of shape (n_rows, n_channels) or None
         The graph's estimates of all cells of the rows that were asked for.
+    of_others : list of ndarray, or empty
+        The graph's estimates of the hidden cells of every fold, from sources that neither that fold nor this one hides:
+        what a model is fitted to that is tried on this fold. Otherwise the neighbours of a cell would have estimates
+        that depend on it, and errors would come out too large. Empty where cells are too many for that to matter.
     """
 
     fold: Fold
@@ -45,6 +50,7 @@ class HiddenEstimates:
     truth: Array
     graph: Array
     row_graph: Array | None = None
+    of_others: list[Array] = field(default_factory=list)
 
     @property
     def nodes(self) -> Array:
@@ -80,6 +86,20 @@ def graph_estimates(
 ) -> list[HiddenEstimates]:
     """Run the stages on every fold with the settings' alpha; keep the hidden cells, and all cells of some `rows`."""
     return [_estimates(fold, scale, settings, degree, rows) for fold in folds]
+
+
+def with_pairs(
+    hidden: list[HiddenEstimates], scale: ChannelScale, settings: Settings, degree: DegreeScale | None
+) -> list[HiddenEstimates]:
+    """The same with `of_others`, from runs that hide two folds each, if the table is small."""
+    if hidden[0].fold.problem.values.size > MAX_EXACT_CELLS:
+        return hidden
+    of_others = [[part.graph for part in hidden] for _ in hidden]
+    for first, second in combinations(range(len(hidden)), 2):
+        one, other = hidden[first].fold, hidden[second].fold
+        graph = _estimates(both_hidden(one, other), scale, settings, degree, None).graph
+        of_others[second][first], of_others[first][second] = np.split(graph, [len(one.truth)])
+    return [replace(part, of_others=others) for part, others in zip(hidden, of_others, strict=True)]
 
 
 def _estimates(

@@ -1,6 +1,6 @@
 """Rows that the value model is fitted to, and its estimates of cells that were hidden from the fit."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,8 @@ class TrainingRows:
         Its standardised value.
     graph : ndarray
         The graph's estimate of it from a fold that hid it; NaN if there is none.
+    fold_graphs : list of ndarray, one per fold
+        The same, for a model that is tried on the fold (`HiddenEstimates.of_others`).
     hidden : list of ndarray of int, one per fold
         Cells that the fold hides.
     sources : list of ndarray of int, one per fold
@@ -44,6 +46,7 @@ class TrainingRows:
     channels: Array
     values: Array
     graph: Array
+    fold_graphs: list[Array]
     hidden: list[Array]
     sources: list[Array]
     missing_graph: Array | None
@@ -60,12 +63,20 @@ class TrainingRows:
 
         return sparse.csr_array((cells, (self.rows, self.channels)), shape=self.shape)
 
-    def fit(self, rank: int, without: Array | None = None, shift: Array | None = None) -> "FittedRows":
-        """Fit factors and links to all cells but some, whose values are counted from `shift`."""
-        known = np.ones(len(self.values))
-        if without is not None:
-            known[without] = 0.0
-        values = (self.values if shift is None else self.values - shift[self.channels]) * known
+    def without(self, number: int, shift: Array) -> "TrainingRows":
+        """The rows as a fold leaves them: without its cells, values counted from `shift`."""
+        values = self.values - shift[self.channels]
+        values[self.hidden[number]] = np.nan
+        return replace(self, values=values, graph=self.fold_graphs[number])
+
+    @property
+    def known(self) -> Array:
+        """Which of the cells are known: not those that a fold hides."""
+        return ~np.isnan(self.values)
+
+    def fit(self, rank: int) -> "FittedRows":
+        """Fit factors and links to the known cells."""
+        known, values = self.known.astype(np.float64), np.nan_to_num(self.values)
         values_matrix, known_matrix = self.matrix(values), self.matrix(known)
         independent = FactorModel.independent(self.shape[1])
         factors = fit_factor_model(values_matrix, known_matrix, rank) if rank else independent
@@ -120,20 +131,28 @@ def training_rows(problem: Problem, scale: ChannelScale, nodes: Array, hidden: l
     number[rows, channels] = np.arange(len(rows))
     place = np.full(len(problem.values), -1, dtype=np.int64)
     place[nodes] = np.arange(n_rows)
-    graph, cells, sources = np.full(len(rows), np.nan), [], []
+    cells, sources = [], []
     for part in hidden:
         row = place[part.nodes]
         cell = np.where(row >= 0, number[row, part.channels], -1)
         source = np.flatnonzero(cell >= 0)
         cells.append(cell[source].astype(np.int64))
         sources.append(source)
-        graph[cells[-1]] = part.graph[source]
+
+    def of_cells(estimates: list[Array]) -> Array:
+        graph = np.full(len(rows), np.nan)
+        for cell, source, estimate in zip(cells, sources, estimates, strict=True):
+            graph[cell] = estimate[source]
+        return graph
+
+    graph = of_cells([part.graph for part in hidden])
     return TrainingRows(
         shape=(n_rows, n_channels),
         rows=rows,
         channels=channels,
         values=values,
         graph=graph,
+        fold_graphs=[of_cells(part.of_others) if part.of_others else graph for part in hidden],
         hidden=cells,
         sources=sources,
         missing_graph=_mean_over_folds(hidden),
@@ -170,7 +189,7 @@ def fit_folds(training: TrainingRows, hidden: list[HiddenEstimates], rank: int) 
 
 def _fit_fold(training: TrainingRows, number: int, part: HiddenEstimates, rank: int) -> FoldFit:
     cells, sources = training.hidden[number], training.sources[number]
-    fitted = training.fit(rank, cells, part.shift)
+    fitted = training.without(number, part.shift).fit(rank)
     rows, channels = training.rows[cells], training.channels[cells]
     graph = part.graph[sources]
     estimate = combine_cells(graph, rows, channels, fitted.posterior, fitted.factors, fitted.link)
@@ -186,9 +205,8 @@ def regression_estimates(
     estimates = []
     for number, (part, fit) in enumerate(zip(hidden, fits, strict=True)):
         cells = training.hidden[number]
-        known = np.ones(len(training.values), dtype=np.bool_)
-        known[cells] = False
-        completed, is_known, graph = _completed(training, fit.fitted, known, part.shift, part.row_graph)
+        left = training.without(number, part.shift)
+        completed, is_known, graph = _completed(left, fit.fitted, part.row_graph)
         regression = fit_column_regression(completed, is_known, graph)
         rows, channels = training.rows[cells], training.channels[cells]
         predicted = regression.predict(completed, graph)[rows, channels]
@@ -203,19 +221,15 @@ def regression_estimates(
 
 def final_regression(training: TrainingRows, fitted: FittedRows) -> ColumnRegression:
     """The regression of every column on all known cells."""
-    known = np.ones(len(training.values), dtype=np.bool_)
-    return fit_column_regression(*_completed(training, fitted, known, np.zeros(training.shape[1]), None))
+    return fit_column_regression(*_completed(training, fitted, training.missing_graph))
 
 
-def _completed(
-    training: TrainingRows, fitted: FittedRows, known: Array, shift: Array, row_graph: Array | None
-) -> tuple[Array, Array, Array]:
+def _completed(training: TrainingRows, fitted: FittedRows, missing_graph: Array | None) -> tuple[Array, Array, Array]:
     """Rows whose missing cells hold the estimates of the factors, which cells are known, and the graph's estimates."""
-    missing_graph = training.missing_graph if row_graph is None else row_graph
     graph = training.dense(training.graph, np.nan if missing_graph is None else missing_graph)
-    is_known = training.dense(known, 0.0).astype(np.bool_)
     estimate = combine(graph, fitted.posterior, fitted.factors, fitted.link)
-    values = training.dense(training.values - shift[training.channels])
+    values = training.dense(training.values, np.nan)
+    is_known = ~np.isnan(values)
     return np.where(is_known, values, estimate.value), is_known, graph
 
 
