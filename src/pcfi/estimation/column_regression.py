@@ -33,12 +33,13 @@ class ColumnRegression:
         return np.asarray(self.intercept + self.graph * np.nan_to_num(graph) + completed @ self.columns.T)
 
 
-def fit_column_regression(completed: Array, known: Array, graph: Array) -> ColumnRegression:
+def fit_column_regression(values: Array, completed: Array, graph: Array) -> ColumnRegression:
     """Fit the regression of each column to the rows that know it and have an estimate of the graph.
 
-    `completed` are standardised rows whose missing cells hold estimates, `graph` the graph's estimates (NaN: none).
+    `values` are standardised rows (NaN: missing), `completed` the same with estimates where columns are taken for
+    missing, `graph` the graph's estimates (NaN: none).
     """
-    n_columns = completed.shape[1]
+    n_columns, known = values.shape[1], ~np.isnan(values)
     intercept, of_graph, noise = np.zeros(n_columns), np.zeros(n_columns), np.ones(n_columns)
     columns = np.zeros((n_columns, n_columns))
     usable = known & ~np.isnan(graph)
@@ -47,7 +48,7 @@ def fit_column_regression(completed: Array, known: Array, graph: Array) -> Colum
         rows = usable[:, column]
         others = informative[informative != column]
         predictors = np.column_stack([graph[rows, column], completed[rows][:, others]])
-        coefficients, intercept[column], noise[column] = _ridge(predictors, completed[rows, column])
+        coefficients, intercept[column], noise[column] = _ridge(predictors, values[rows, column])
         of_graph[column], columns[column, others] = coefficients[0], coefficients[1:]
     return ColumnRegression(intercept, of_graph, columns, noise)
 

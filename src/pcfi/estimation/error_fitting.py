@@ -62,7 +62,10 @@ def fit_errors(
     channels = np.concatenate([cell[1] for cell in cells])
     moments = np.concatenate([neighbour_moments(*place) for place in places])
     spread = usual_spreads(moments, channels, n_channels, edge_weight)
-    of_neighbours = np.concatenate([cell_features(*place, spread, edge_weight) for place in places])
+    kept = [part.fold.problem.channels.n_known / np.maximum(problem.channels.n_known, 1) for part in hidden]
+    of_neighbours = np.concatenate(
+        [cell_features(*place, spread, edge_weight * part[place[-1]]) for place, part in zip(places, kept, strict=True)]
+    )
     of_model = 0.5 * np.log(np.concatenate([one.variance for one in sampled]))
     features = np.column_stack([of_model, of_neighbours])
     errors = np.concatenate([np.abs(one.truth - one.value) for one in sampled])

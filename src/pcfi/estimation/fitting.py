@@ -37,7 +37,7 @@ from pcfi.estimation.training import (
     training_rows,
 )
 from pcfi.estimation.value_model import ValueModel
-from pcfi.inputs.problem import Problem, known_mask
+from pcfi.inputs.problem import Problem
 from pcfi.settings import Settings
 from pcfi.stages.degree_scaling import DegreeScale, grows_with_degree
 
@@ -110,7 +110,7 @@ def _fit(sample: Sample, scale: ChannelScale, settings: Settings, seed: int, com
     hidden = graph_estimates(folds, scale, chosen, degree, nodes if regresses else None)
     hidden = with_pairs(hidden, scale, chosen, degree) if regresses else hidden
     training = training_rows(transformed, scale, nodes, hidden)
-    cells, estimates, of_graph = _fit_cells(problem, scale, training, hidden)
+    cells, estimates, of_graph = _fit_cells(scale, training, hidden)
     errors, column_errors = fit_errors(transformed, scale, training, hidden, estimates, of_graph)
     n_estimated = max(sum(len(part.truth) for part in estimates), 1)
     return Fitted(
@@ -186,10 +186,10 @@ def _lacking(problem: Problem, scale: ChannelScale, folds: list[Fold]) -> str:
 
 
 def _fit_cells(
-    problem: Problem, scale: ChannelScale, training: TrainingRows, hidden: list[HiddenEstimates]
+    scale: ChannelScale, training: TrainingRows, hidden: list[HiddenEstimates]
 ) -> tuple[CellModel, list[FoldEstimate], list[FoldEstimate]]:
     """The model of cells, and the estimates of hidden cells by it and by the graph alone."""
-    alone, by_factors = _choose_factors(problem, scale, training, hidden)
+    alone, by_factors = _choose_factors(scale, training, hidden)
     rank = by_factors[0].fitted.factors.rank
     parts = [[(fit.estimate.value, fit.estimate.variance) for fit in fits] for fits in (alone, by_factors)]
     with_regression = training.missing_graph is not None and scale.active.sum() > 1
@@ -212,7 +212,7 @@ def _fit_cells(
 
 
 def _choose_factors(
-    problem: Problem, scale: ChannelScale, training: TrainingRows, hidden: list[HiddenEstimates]
+    scale: ChannelScale, training: TrainingRows, hidden: list[HiddenEstimates]
 ) -> tuple[list[FoldFit], list[FoldFit]]:
     """Fits to the folds without factors, and with the number of factors whose error on hidden cells is smallest.
 
@@ -220,7 +220,7 @@ def _choose_factors(
     """
     without = best = fit_folds(training, hidden, 0)
     n_search = 1 + int(np.searchsorted(np.cumsum([len(cells) for cells in training.hidden[:-1]]), ENOUGH_CELLS))
-    if not _has_partial_rows(problem, scale):
+    if not training.has_partial_rows:
         return without, without
 
     def error(fits: list[FoldFit]) -> float:
@@ -234,14 +234,6 @@ def _choose_factors(
         elif candidate >= 2 * max(rank, 1):
             break
     return without, best if len(best) == len(hidden) else fit_folds(training, hidden, rank)
-
-
-def _has_partial_rows(problem: Problem, scale: ChannelScale) -> bool:
-    """Whether some node misses one channel and knows another."""
-    if scale.active.sum() < 2:
-        return False
-    known = known_mask(problem)[:, np.flatnonzero(scale.active)]
-    return bool((known.any(axis=1) & ~known.all(axis=1)).any())
 
 
 def _weights(parts: list[list[tuple[Array, Array]]], folds: list[FoldEstimate], rank: int) -> Array:

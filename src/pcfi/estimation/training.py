@@ -37,6 +37,8 @@ class TrainingRows:
         Cells that the fold hides.
     sources : list of ndarray of int, one per fold
         Their places among the hidden cells of the fold.
+    has_partial_rows : bool
+        Whether some node of the table misses one channel and knows another.
     missing_graph : ndarray of `shape` or None
         The graph's estimates of missing cells; None if there are too many channels for a regression.
     """
@@ -49,6 +51,7 @@ class TrainingRows:
     fold_graphs: list[Array]
     hidden: list[Array]
     sources: list[Array]
+    has_partial_rows: bool
     missing_graph: Array | None
 
     def dense(self, cells: Array, fill: "float | Array" = 0.0) -> Array:
@@ -155,8 +158,17 @@ def training_rows(problem: Problem, scale: ChannelScale, nodes: Array, hidden: l
         fold_graphs=[of_cells(part.of_others) if part.of_others else graph for part in hidden],
         hidden=cells,
         sources=sources,
+        has_partial_rows=_has_partial_rows(problem, scale),
         missing_graph=_mean_over_folds(hidden),
     )
+
+
+def _has_partial_rows(problem: Problem, scale: ChannelScale) -> bool:
+    """Whether some node misses one channel and knows another."""
+    if scale.active.sum() < 2:
+        return False
+    known = known_mask(problem)[:, np.flatnonzero(scale.active)]
+    return bool((known.any(axis=1) & ~known.all(axis=1)).any())
 
 
 def _mean_over_folds(hidden: list[HiddenEstimates]) -> Array | None:
@@ -206,8 +218,8 @@ def regression_estimates(
     for number, (part, fit) in enumerate(zip(hidden, fits, strict=True)):
         cells = training.hidden[number]
         left = training.without(number, part.shift)
-        completed, is_known, graph = _completed(left, fit.fitted, part.row_graph)
-        regression = fit_column_regression(completed, is_known, graph)
+        values, completed, graph = _completed(left, fit.fitted, part.row_graph)
+        regression = fit_column_regression(values, completed, graph)
         rows, channels = training.rows[cells], training.channels[cells]
         predicted = regression.predict(completed, graph)[rows, channels]
         estimates.append(
@@ -225,12 +237,15 @@ def final_regression(training: TrainingRows, fitted: FittedRows) -> ColumnRegres
 
 
 def _completed(training: TrainingRows, fitted: FittedRows, missing_graph: Array | None) -> tuple[Array, Array, Array]:
-    """Rows whose missing cells hold the estimates of the factors, which cells are known, and the graph's estimates."""
+    """Rows with NaN in missing cells, the same with the estimates of the factors there, and the graph's estimates.
+
+    If nodes miss all columns or none, the other columns of a missing cell are estimates as well, so all of them are.
+    """
     graph = training.dense(training.graph, np.nan if missing_graph is None else missing_graph)
     estimate = combine(graph, fitted.posterior, fitted.factors, fitted.link)
     values = training.dense(training.values, np.nan)
-    is_known = ~np.isnan(values)
-    return np.where(is_known, values, estimate.value), is_known, graph
+    taken = ~np.isnan(values) & training.has_partial_rows
+    return values, np.where(taken, values, estimate.value), graph
 
 
 def squared_error(estimates: list[FoldEstimate]) -> float:

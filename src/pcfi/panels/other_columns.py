@@ -92,7 +92,7 @@ class OtherColumns(tuple[SmoothedColumn, ...]):
         completed = np.stack([one.ravel()[rows] for one in (deviations.own, *estimates)], axis=1)
         graph = np.full(completed.shape, np.nan)  # only the first column has an estimate of its own to be regressed on
         graph[:, 0] = deviations.nearby.ravel()[rows]
-        fitted = fit_column_regression(completed, np.ones(completed.shape, dtype=bool), graph)
+        fitted = fit_column_regression(completed, completed, graph)
         said = fitted.intercept[0] + fitted.graph[0] * deviations.nearby
         for weight, estimate in zip(fitted.columns[0, 1:], estimates, strict=True):
             said += weight * estimate
