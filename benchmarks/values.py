@@ -24,7 +24,7 @@ WITHOUT_GRAPH = ("diabetes, knn", "wine, knn", "breast_cancer, knn", "iris, knn"
 TABLES = (*LIBPYSAL, *SKLEARN, "field", *WITHOUT_GRAPH, *PAPER)
 CASES = (("cells", 0.1), ("cells", 0.3), ("cells", 0.5), ("cells", 0.9), ("rows", 0.3))
 GRAPH_CASES = (("cells", 0.5), ("cells", 0.995), ("rows", 0.5), ("rows", 0.995))
-SEEDS = (0, 1, 2)
+SMALL, LARGE = 250, 1_600  # rows: up to here ten draws of the missing cells, from there one, else three
 MAX_ITERATIVE_COLUMNS = 30  # beyond, IterativeImputer takes minutes
 LEVEL = 0.9
 MIN_GROUP = 300  # cells of a column, hop or fifth whose coverage is looked at
@@ -229,8 +229,8 @@ def rows(names: list[str]) -> Iterator[dict[str, Any]]:
         truth, graph = table_of(name)
         is_paper = name in PAPER
         for kind, rate in GRAPH_CASES if is_paper else CASES:
-            seeds = SEEDS[:1] if is_paper or name == "digits" else SEEDS
-            each = [errors_of(truth, graph, hide(truth, kind, rate, seed)) for seed in seeds]
+            n_draws = 10 if len(truth) <= SMALL else 3 if len(truth) < LARGE else 1
+            each = [errors_of(truth, graph, hide(truth, kind, rate, seed)) for seed in range(n_draws)]
             row = {key: float(np.mean([one[key] for one in each])) for key in each[0]}
             best = min(row[rival] for rival in RIVALS if np.isfinite(row[rival]))
             yield {"table": name, "missing": kind, "rate": rate, **row, "pcfi over best": row["pcfi"] / best}

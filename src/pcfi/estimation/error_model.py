@@ -164,11 +164,18 @@ class ErrorModel:
 
 
 def cell_features(
-    graph: Graph, hops: Hops, values: Array, nodes: Array, channels: Array, usual_spread: Array, edge_weight: float
+    graph: Graph,
+    hops: Hops,
+    values: Array,
+    nodes: Array,
+    channels: Array,
+    usual_spread: Array,
+    edge_weight: float | Array,
 ) -> Array:
     """The features of cells but the first, which the value model gives: spread, hops, weight, in this order.
 
-    `values` are standardised; those of known cells count.
+    `values` are standardised; those of known cells count. `edge_weight` is that of one neighbour, for all cells or for
+    each of them.
     """
     weight, _, scatter = neighbour_moments(graph, hops, values, nodes, channels).T
     count = weight / edge_weight

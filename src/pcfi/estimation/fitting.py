@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pcfi._typing import Array
+from pcfi.blas_threads import single_thread
 from pcfi.estimation.category_probabilities import fit_probabilities
 from pcfi.estimation.cell_model import CellModel, stacking_weights, weighted
 from pcfi.estimation.channel_moments import moments_of_problem
@@ -81,7 +82,8 @@ def fit_to_sample(
     """
     if complete.n_missing == 0:
         return "nothing is missing"
-    fits = [_fit(sample, scale, settings, seed, complete) for scale in scales]
+    with single_thread():
+        fits = [_fit(sample, scale, settings, seed, complete) for scale in scales]
     learned = [one for one in fits if not isinstance(one, str)]
     return min(learned, key=lambda one: float(_relative_errors(one).sum())) if learned else fits[0]
 
