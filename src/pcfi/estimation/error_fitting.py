@@ -62,7 +62,7 @@ def fit_errors(
     channels = np.concatenate([cell[1] for cell in cells])
     moments = np.concatenate([neighbour_moments(*place) for place in places])
     spread = usual_spreads(moments, channels, n_channels, edge_weight)
-    # a node has more known neighbours than a fold leaves it, which says nothing about its errors: as many as before count
+    # a fold leaves a node fewer known neighbours, but no sign of larger errors is in that: as many as before count
     kept = [part.fold.problem.channels.n_known / np.maximum(problem.channels.n_known, 1) for part in hidden]
     of_neighbours = np.concatenate(
         [cell_features(*place, spread, edge_weight * part[place[-1]]) for place, part in zip(places, kept, strict=True)]

@@ -16,13 +16,14 @@ from pcfi.pipeline import run_stages
 from pcfi.settings import Settings
 from pcfi.stages.degree_scaling import DegreeScale
 from pcfi.stages.diffusion import Diffused, Diffusion
-from pcfi.stages.hops import Hops
+from pcfi.stages.hops import Hops, count_hops
 from pcfi.stages.solvers import FixedSteps, Solver, UntilSettled
 
 ALPHAS = (0.1, 0.3, 0.6, 0.9, 1.0)  # candidates
 MAX_SEARCH_CHANNELS = 16  # channels that alpha is chosen on: one block of the solver
 SCORE_PRIOR = 0.01  # of a cell with the mean squared error, that is added to each channel: none is estimated exactly
 MAX_EXACT_CELLS = 200_000  # cells of a table whose folds settle as far as its values do, and are hidden in pairs too
+MAX_JOINED_CELLS = 4_000_000  # cells of folds that are estimated together, as channels of one problem
 MIN_FOLD_RTOL = 1e-2  # settled enough to compare parameters, in units of a channel's range
 
 
@@ -85,7 +86,47 @@ def graph_estimates(
     rows: Array | None = None,
 ) -> list[HiddenEstimates]:
     """Run the stages on every fold with the settings' alpha; keep the hidden cells, and all cells of some `rows`."""
-    return [_estimates(fold, scale, settings, degree, rows) for fold in folds]
+    if not folds:
+        return []
+    first = folds[0].problem
+    solver = settings.solver if first.values.size <= MAX_EXACT_CELLS else _loosened(settings.solver)
+    loose = replace(settings, solver=solver, unreachable="mean", progress=False)
+    same_graph = all(fold.problem.graph is first.graph for fold in folds)
+    by_channel = settings.beta == 0 or settings.alpha == 1  # stage 2 would mix the channels of folds
+    if not same_graph or not by_channel or len(folds) * first.values.size > MAX_JOINED_CELLS:
+        return [_estimates(fold, scale, loose, degree, rows) for fold in folds]
+    channels = np.tile(np.arange(first.values.shape[1]), len(folds))
+    repeated = None if degree is None else degree.of_channels(channels)
+    together = _estimates(_joined(folds), _of_channels(scale, channels), loose, repeated, rows)
+    return _separated(together, folds)
+
+
+def _joined(folds: list[Fold]) -> Fold:
+    """Folds of one problem as one: the channels of the first, of the second, and so on."""
+    first, n_channels = folds[0].problem, folds[0].problem.values.shape[1]
+    values = np.tile(first.values, (1, len(folds)))
+    mask = np.concatenate([fold.problem.mask for fold in folds], axis=1)
+    problem = _with_channels(first, values, mask)
+    channels = np.concatenate([fold.channels + number * n_channels for number, fold in enumerate(folds)])
+    nodes, truth = (np.concatenate([getattr(fold, name) for fold in folds]) for name in ("nodes", "truth"))
+    return Fold(problem, count_hops(problem), nodes, channels, truth)
+
+
+def _separated(together: HiddenEstimates, folds: list[Fold]) -> list[HiddenEstimates]:
+    """The estimates of each of the folds that were joined."""
+    cells = np.cumsum([len(fold.truth) for fold in folds])[:-1]
+    rows = together.row_graph
+    return [
+        HiddenEstimates(*part)
+        for part in zip(
+            folds,
+            np.split(together.shift, len(folds)),
+            np.split(together.truth, cells),
+            np.split(together.graph, cells),
+            [None] * len(folds) if rows is None else np.split(rows, len(folds), axis=1),
+            strict=True,
+        )
+    ]
 
 
 def with_pairs(
@@ -95,10 +136,10 @@ def with_pairs(
     if hidden[0].fold.problem.values.size > MAX_EXACT_CELLS:
         return hidden
     of_others = [[part.graph for part in hidden] for _ in hidden]
-    for first, second in combinations(range(len(hidden)), 2):
-        one, other = hidden[first].fold, hidden[second].fold
-        graph = _estimates(both_hidden(one, other), scale, settings, degree, None).graph
-        of_others[second][first], of_others[first][second] = np.split(graph, [len(one.truth)])
+    pairs = list(combinations(range(len(hidden)), 2))
+    folds = [both_hidden(hidden[first].fold, hidden[second].fold) for first, second in pairs]
+    for (first, second), pair in zip(pairs, graph_estimates(folds, scale, settings, degree), strict=True):
+        of_others[second][first], of_others[first][second] = np.split(pair.graph, [len(hidden[first].truth)])
     return [replace(part, of_others=others) for part, others in zip(hidden, of_others, strict=True)]
 
 
@@ -107,9 +148,7 @@ def _estimates(
 ) -> HiddenEstimates:
     backend = HiddenCellsBackend(fold, rows)
     problem = fold.problem if degree is None else degree.divide(fold.problem)
-    solver = settings.solver if fold.problem.values.size <= MAX_EXACT_CELLS else _loosened(settings.solver)
-    loose = replace(settings, solver=solver, unreachable="mean", progress=False)
-    filled = run_stages(problem, loose, backend)
+    filled = run_stages(problem, settings, backend)
     diffused = settings.beta == 0 or settings.alpha == 1
     graph = backend.diffused if diffused else fold.at(filled.values)
     if degree is not None:
@@ -168,7 +207,7 @@ def search_alpha(
     """
     chosen = _search_channels(folds[0].problem, scale)
     sample = [_restricted(fold, chosen) for fold in folds]
-    part = _restricted_scale(scale, chosen)
+    part = _of_channels(scale, chosen)
     alphas = ALPHAS if settings.alpha == "auto" else (settings.alpha,)
     candidates = [_candidate(sample, part, replace(settings, alpha=alpha, beta=0.0), None) for alpha in alphas]
     candidates.sort(key=lambda one: one.score)
@@ -190,6 +229,18 @@ def _search_channels(problem: Problem, scale: ChannelScale) -> Array:
     return np.sort(ranked[places])
 
 
+def _with_channels(problem: Problem, values: Array, mask: Array) -> Problem:
+    """The problem with other channels on the same graph."""
+    return replace(
+        problem,
+        values=values,
+        mask=mask,
+        channels=survey(values, mask),
+        first_channels=slice(None),
+        categorical=slice(0),
+    )
+
+
 def _restricted(fold: Fold, chosen: Array) -> Fold:
     """The fold with some of its channels only."""
     problem = fold.problem
@@ -199,21 +250,14 @@ def _restricted(fold: Fold, chosen: Array) -> Fold:
     place = np.full(problem.values.shape[1], -1)
     place[chosen] = np.arange(len(chosen))
     kept = place[fold.channels] >= 0
-    part = replace(
-        problem,
-        values=values,
-        mask=mask,
-        channels=survey(values, mask),
-        first_channels=slice(None),
-        categorical=slice(0),
-    )
+    part = _with_channels(problem, values, mask)
     patterns = fold.hops.patterns[chosen[part.channels.representatives]]
     codes = np.ascontiguousarray(fold.hops.codes[:, patterns])
     hops = Hops(codes, fold.hops.n_levels, fold.hops.n_unreachable[patterns], part.channels.patterns)
     return Fold(part, hops, fold.nodes[kept], place[fold.channels[kept]], fold.truth[kept])
 
 
-def _restricted_scale(scale: ChannelScale, chosen: Array) -> ChannelScale:
+def _of_channels(scale: ChannelScale, chosen: Array) -> ChannelScale:
     return ChannelScale(**{name: array[chosen] for name, array in vars(scale).items()})
 
 

@@ -32,9 +32,9 @@ def share_of_similar_rows(problem: Problem) -> float:
     nodes = nodes[np.unique(np.linspace(0, len(nodes) - 1, MAX_NODES).round().astype(np.int64))]
     n_columns = max(1, min(len(columns), MAX_CELLS // n_nodes))
     columns = columns[np.unique(np.linspace(0, len(columns) - 1, n_columns).round().astype(np.int64))]
-    rows = _standardized(problem.values[:, columns] / problem.channels.magnitude[columns], known[:, columns])
+    rows = _standardized(problem, known[:, columns], columns)
     neighbours = [graph.indices[graph.indptr[node] : graph.indptr[node + 1]] for node in nodes]
-    filled = np.nan_to_num(rows).astype(np.float32)
+    filled = np.where(known[:, columns], rows, 0)
     squares = np.einsum("ij,ij->i", filled, filled)
     between_filled = squares[nodes, None] + squares - 2 * filled[nodes] @ filled.T
     distances = squared_distances(rows, rows[nodes]), between_filled
@@ -43,12 +43,17 @@ def share_of_similar_rows(problem: Problem) -> float:
     return (max(shares) - chance) / (1 - chance)
 
 
-def _standardized(values: Array, known: Array) -> Array:
-    values = np.where(known, values, np.nan).astype(np.float64)
-    counts = np.maximum(known.sum(axis=0), 1)
-    centred = values - np.nansum(values, axis=0) / counts
-    deviation = np.sqrt(np.nansum(centred**2, axis=0) / counts)
-    return np.asarray(centred / np.where(deviation > 0, deviation, 1.0))
+def _standardized(problem: Problem, known: Array, columns: Array) -> Array:
+    """Some columns with mean 0 and variance 1, in float32; NaN in missing cells."""
+    values, mean, magnitude = (
+        part.astype(problem.values.dtype, copy=False)
+        for part in (problem.values[:, columns], problem.channels.mean[columns], problem.channels.magnitude[columns])
+    )
+    rows = np.where(known, (values - mean) / magnitude, 0).astype(np.float32)
+    deviation = np.sqrt(np.einsum("ij,ij->j", rows, rows) / np.maximum(known.sum(axis=0), 1))
+    rows /= np.where(deviation > 0, deviation, 1).astype(np.float32)
+    rows[~known] = np.nan
+    return rows
 
 
 def _share(distances: Array, nodes: Array, neighbours: list[Array]) -> float:

@@ -144,10 +144,12 @@ def squared_distances(rows: Array, queries: Array) -> Array:
     With z = 0 in missing cells and u = 1 in known ones, the sum of (z_i - z_j)^2 over the columns that both know is
     z_i^2 . u_j + u_i . z_j^2 - 2 z_i . z_j, and their number is u_i . u_j.
     """
-    u, v = ((~np.isnan(part)).astype(np.float32) for part in (rows, queries))
-    z, y = (np.nan_to_num(part).astype(np.float32) for part in (rows, queries))
-    common = v @ u.T
-    squared = np.concatenate([y**2, v, -2 * y], axis=1) @ np.concatenate([u, z**2, z], axis=1).T
+    known = ~np.isnan(rows), ~np.isnan(queries)
+    z, y = (np.where(cells, part, 0).astype(np.float32) for cells, part in zip(known, (rows, queries), strict=True))
+    u, v = (cells.astype(np.float32) for cells in known)
+    common, squared = v @ u.T, (y * y) @ u.T
+    squared -= 2 * (y @ z.T)
+    squared += v @ (z * z).T
     return np.asarray(np.where(common > 0, squared / np.maximum(common, 1), FAR))
 
 
