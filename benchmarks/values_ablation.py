@@ -25,25 +25,26 @@ from pcfi.estimation import (
     fitting,
     graph_estimates,
     graph_link,
+    training,
 )
 
-TABLES = ("columbus", "us_income", "mexico", "wine", "baltim")
+TABLES = ("columbus", "us_income", "mexico", "wine", "baltim", "iris")
 CASES = (("cells", 0.1), ("cells", 0.5), ("cells", 0.9), ("rows", 0.3))
 SEEDS = (0, 1)
 
 PARTS: dict[str, list[tuple[Any, str, Any]]] = {
     "no regression": [(fitting, "has_regression", lambda _: False)],
-    "no factors": [(fitting, "_has_partial_rows", lambda *_: False)],
-    "no other columns": [
-        (fitting, "has_regression", lambda _: False),
-        (fitting, "_has_partial_rows", lambda *_: False),
-    ],
+    "no factors": [(fitting, "RANKS", ())],
+    "no other columns": [(fitting, "has_regression", lambda _: False), (fitting, "RANKS", ())],
     "no log scale": [
-        (channel_scale, "_log_fits_better", lambda problem: np.zeros(problem.values.shape[1], dtype=bool))
+        (channel_scale, "_log_fits_better", lambda channels, *_: np.zeros(len(channels.n_known), dtype=bool))
     ],
     "log scale wherever a column looks log-normal": [
         (fitting, "_relative_errors", lambda fitted: np.zeros(len(fitted.column_errors.unit)))
     ],
+    "folds see each other": [(fitting, "with_pairs", lambda hidden, *_: hidden)],
+    "known columns as predictors where whole rows are missing": [(training, "_has_partial_rows", lambda *_: True)],
+    "known neighbours as folds leave them": [(error_fitting, "_known_left", lambda part, _: np.ones(len(part.shift)))],
     "alpha 0.6 always": [(graph_estimates, "ALPHAS", (0.6,))],
     "scores in units of all known cells": [
         (error_fitting, "_relative_units", lambda _, scale, __: np.ones(len(scale.unit)))

@@ -62,10 +62,11 @@ def fit_errors(
     channels = np.concatenate([cell[1] for cell in cells])
     moments = np.concatenate([neighbour_moments(*place) for place in places])
     spread = usual_spreads(moments, channels, n_channels, edge_weight)
-    # a fold leaves a node fewer known neighbours, but no sign of larger errors is in that: as many as before count
-    kept = [part.fold.problem.channels.n_known / np.maximum(problem.channels.n_known, 1) for part in hidden]
     of_neighbours = np.concatenate(
-        [cell_features(*place, spread, edge_weight * part[place[-1]]) for place, part in zip(places, kept, strict=True)]
+        [
+            cell_features(*place, spread, edge_weight * _known_left(part, problem.channels)[place[-1]])
+            for place, part in zip(places, hidden, strict=True)
+        ]
     )
     of_model = 0.5 * np.log(np.concatenate([one.variance for one in sampled]))
     features = np.column_stack([of_model, of_neighbours])
@@ -98,6 +99,14 @@ def fit_errors(
     limits = quantiles[model.score_channels] * model.hop_factors(quantiles, REPORTED_COVERAGE)[score_hops]
     covered, channels = model.scores <= limits, model.score_channels
     return model, _column_errors(scale, hidden, estimates, of_graph, n_channels, covered, channels)
+
+
+def _known_left(part: HiddenEstimates, channels: Channels) -> Array:
+    """Share of the known cells of each channel that a fold leaves known.
+
+    A node has fewer known neighbours in a fold, which is no sign of larger errors; they count for as many as before.
+    """
+    return np.asarray(part.fold.problem.channels.n_known / np.maximum(channels.n_known, 1))
 
 
 def constant_errors(problem: Problem, scale: ChannelScale) -> Array:
