@@ -15,7 +15,6 @@ from pcfi.inputs.problem import read_problem
 from pcfi.settings import Settings
 from spatial_fields import hide, neighbour_graph, rmse, smooth_field
 
-
 pytestmark = pytest.mark.filterwarnings("ignore::pcfi.GraphWarning")  # the graphs of real tables are made from them
 
 

@@ -8,7 +8,6 @@ statistic is the share of a node's neighbours that are among as many most simila
 import numpy as np
 
 from pcfi._typing import Array
-from pcfi.inputs.knn import squared_distances
 from pcfi.inputs.problem import Problem, known_mask
 
 MIN_SHARE = 0.5  # of the neighbours, beyond chance, that are most similar rows: more than homophily brings about
@@ -32,28 +31,34 @@ def share_of_similar_rows(problem: Problem) -> float:
     nodes = nodes[np.unique(np.linspace(0, len(nodes) - 1, MAX_NODES).round().astype(np.int64))]
     n_columns = max(1, min(len(columns), MAX_CELLS // n_nodes))
     columns = columns[np.unique(np.linspace(0, len(columns) - 1, n_columns).round().astype(np.int64))]
-    rows = _standardized(problem, known[:, columns], columns)
     neighbours = [graph.indices[graph.indptr[node] : graph.indptr[node + 1]] for node in nodes]
-    filled = np.where(known[:, columns], rows, 0)
-    squares = np.einsum("ij,ij->i", filled, filled)
-    between_filled = squares[nodes, None] + squares - 2 * filled[nodes] @ filled.T
-    distances = squared_distances(rows, rows[nodes]), between_filled
+    distances = _distances(problem, known[:, columns], columns, nodes)
     shares = [_share(part, nodes, neighbours) for part in distances]
     chance = float((degrees[nodes] ** 2).sum() / degrees[nodes].sum() / (n_nodes - 1))
     return (max(shares) - chance) / (1 - chance)
 
 
-def _standardized(problem: Problem, known: Array, columns: Array) -> Array:
-    """Some columns with mean 0 and variance 1, in float32; NaN in missing cells."""
-    values, mean, magnitude = (
-        part.astype(problem.values.dtype, copy=False)
-        for part in (problem.values[:, columns], problem.channels.mean[columns], problem.channels.magnitude[columns])
-    )
-    rows = np.where(known, (values - mean) / magnitude, 0).astype(np.float32)
-    deviation = np.sqrt(np.einsum("ij,ij->j", rows, rows) / np.maximum(known.sum(axis=0), 1))
-    rows /= np.where(deviation > 0, deviation, 1).astype(np.float32)
-    rows[~known] = np.nan
-    return rows
+def _distances(problem: Problem, known: Array, columns: Array, nodes: Array) -> tuple[Array, Array]:
+    """Squared distances of some nodes from all: by the columns that both know, and with the mean in missing cells."""
+    from scipy import sparse
+
+    rows, at = np.nonzero(known)
+    channels, place = problem.channels, columns[at]
+    values = (problem.values[rows, place] - channels.mean[place]) / channels.magnitude[place]
+    counts = np.maximum(np.bincount(at, minlength=len(columns)), 1)
+    deviation = np.sqrt(np.bincount(at, weights=values**2, minlength=len(columns)) / counts)
+    values = values / np.where(deviation > 0, deviation, 1.0)[at]
+
+    def matrix(cells: Array) -> sparse.csr_array:
+        return sparse.csr_array((cells, (rows, at)), shape=known.shape)
+
+    z, squares, ones = matrix(values), matrix(values**2), matrix(np.ones(len(values)))
+    query, known_to_query = z[nodes].toarray(), known[nodes].astype(np.float64)
+    products, common = z @ query.T, ones @ known_to_query.T
+    between = ones @ (query**2).T + squares @ known_to_query.T - 2 * products
+    between = np.where(common > 0, between / np.maximum(common, 1), np.inf)
+    filled = (query**2).sum(axis=1) + np.asarray(squares.sum(axis=1)).reshape(-1, 1) - 2 * products
+    return between.T, filled.T
 
 
 def _share(distances: Array, nodes: Array, neighbours: list[Array]) -> float:
