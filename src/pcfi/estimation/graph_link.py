@@ -131,11 +131,22 @@ def combine(graph: Array, posterior: tuple[Array, Array] | None, model: FactorMo
     else:
         mean, covariance = posterior
         from_row, expected = mean @ model.loadings.T, mean @ link.factors.T
-        weighted = np.matmul(covariance, model.loadings.T)  # (n, r, c)
-        row_variance = (weighted * model.loadings.T).sum(axis=1) + model.noise
-        with_factors = (weighted * link.factors.T).sum(axis=1)
-        of_factors = (np.matmul(covariance, link.factors.T) * link.factors.T).sum(axis=1)
+        flat = covariance.reshape(len(covariance), -1)
+        row_variance, with_factors, of_factors = (
+            flat @ _outer_products(left, right).T
+            for left, right in (
+                (model.loadings, model.loadings),
+                (model.loadings, link.factors),
+                (link.factors, link.factors),
+            )
+        )
+        row_variance += model.noise
     return _updated(graph, from_row, expected, row_variance, with_factors, of_factors, link.slope, link.noise)
+
+
+def _outer_products(left: Array, right: Array) -> Array:
+    """Products of all pairs of entries of two rows: their sum, weighted by the entries of M, is left^T M right."""
+    return np.asarray((left[:, :, None] * right[:, None, :]).reshape(len(left), -1))
 
 
 def combine_cells(

@@ -15,6 +15,7 @@ from pcfi.inputs.problem import Problem, known_mask
 
 MAX_TRAINING_CELLS = 300_000  # known cells of the training rows
 MAX_TRAINING_ROWS = 20_000
+MIN_DENSE_SHARE = 0.1  # of cells that are known, from which on products with dense matrices are faster
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,9 +62,11 @@ class TrainingRows:
         return matrix
 
     def matrix(self, cells: Array) -> Any:
-        """A sparse matrix with a number for every known cell."""
+        """A matrix with a number for every known cell and 0 elsewhere, sparse if few cells are known."""
         from scipy import sparse
 
+        if len(cells) > MIN_DENSE_SHARE * self.shape[0] * self.shape[1]:
+            return self.dense(cells)
         return sparse.csr_array((cells, (self.rows, self.channels)), shape=self.shape)
 
     def without(self, number: int, shift: Array) -> "TrainingRows":
