@@ -106,7 +106,7 @@ def _known_left(part: HiddenEstimates, channels: Channels) -> Array:
 
     A node has fewer known neighbours in a fold, which is no sign of larger errors; they count for as many as before.
     """
-    return np.asarray(part.fold.problem.channels.n_known / np.maximum(channels.n_known, 1))
+    return np.asarray(np.maximum(part.fold.problem.channels.n_known, 1) / np.maximum(channels.n_known, 1))
 
 
 def constant_errors(problem: Problem, scale: ChannelScale) -> Array:

@@ -255,8 +255,8 @@ def _weighted(parts: list[tuple[Array, Array]], weights: Array, estimate: FoldEs
 
 def _link_of_all(training: TrainingRows, hidden: list[HiddenEstimates]) -> GraphLink:
     """The link without factors, from all hidden cells, in training rows or not."""
-    truth, graph, channels = (
-        np.concatenate([getattr(part, name) for part in hidden]) for name in ("truth", "graph", "channels")
+    truth, graph, nodes, channels = (
+        np.concatenate([getattr(part, name) for part in hidden]) for name in ("truth", "graph", "nodes", "channels")
     )
     reached = ~np.isnan(graph)
-    return link_of_cells(truth[reached], graph[reached], channels[reached], training.shape[1])
+    return link_of_cells(truth[reached], graph[reached], nodes[reached], channels[reached], training.shape[1])

@@ -276,13 +276,13 @@ class LinkErrors:
 
 def link_errors(hidden: list[HiddenEstimates], n_channels: int) -> LinkErrors:
     """Errors of the graph's estimates, drawn towards the mean by the link of each channel."""
-    truth, graph, channels = (
-        np.concatenate([getattr(part, name) for part in hidden]) for name in ("truth", "graph", "channels")
+    truth, graph, nodes, channels = (
+        np.concatenate([getattr(part, name) for part in hidden]) for name in ("truth", "graph", "nodes", "channels")
     )
     reached = ~np.isnan(graph)
     predicted = np.zeros(len(truth))
     if reached.any():
-        gain = own_gain(truth[reached], graph[reached], channels[reached], n_channels)
+        gain = own_gain(truth[reached], graph[reached], nodes[reached], channels[reached], n_channels)
         predicted[reached] = gain[channels[reached]] * graph[reached]
     squared = (truth - predicted) ** 2
     counts, errors, values = (
@@ -295,14 +295,14 @@ def link_errors(hidden: list[HiddenEstimates], n_channels: int) -> LinkErrors:
     return LinkErrors(score, float(np.sqrt(squared.mean())))
 
 
-def own_gain(truth: Array, graph: Array, channels: Array, n_channels: int) -> Array:
+def own_gain(truth: Array, graph: Array, nodes: Array, channels: Array, n_channels: int) -> Array:
     """Part of the graph's estimate that is kept in each channel, if nothing else is known about a cell."""
-    link = link_of_cells(truth, graph, channels, n_channels)
+    link = link_of_cells(truth, graph, nodes, channels, n_channels)
     independent = FactorModel.independent(n_channels)
     return np.asarray(combine(np.ones((1, n_channels)), None, independent, link).value[0])
 
 
-def link_of_cells(truth: Array, graph: Array, channels: Array, n_channels: int) -> GraphLink:
+def link_of_cells(truth: Array, graph: Array, nodes: Array, channels: Array, n_channels: int) -> GraphLink:
     """The link without factors."""
     independent = FactorModel.independent(n_channels)
-    return fit_graph_link((np.zeros(len(truth), dtype=np.int64), channels, truth, graph), None, independent)
+    return fit_graph_link((nodes, channels, truth, graph), None, independent)

@@ -55,7 +55,7 @@ def fit_graph_link(
     rows, channels, values, graph = cells
     n_channels = len(model.noise)
     if posterior is None:
-        return GraphLink(*_slopes(values, graph, channels, model.noise), np.zeros((n_channels, 0)))
+        return GraphLink(*_slopes(values, graph, rows, channels, model.noise), np.zeros((n_channels, 0)))
     mean, covariance = posterior
     rank = model.rank
     second = (mean[:, :, None] * mean[:, None, :] + covariance).reshape(len(mean), rank * rank)
@@ -68,7 +68,7 @@ def fit_graph_link(
     values, graph = (
         part - (mean[rows] * one[channels]).sum(axis=1) for part, one in zip((values, graph), solved, strict=True)
     )
-    slope, noise = _slopes(values, graph, channels, model.noise)
+    slope, noise = _slopes(values, graph, rows, channels, model.noise)
     return GraphLink(slope, noise, solved[1] - slope[:, None] * solved[0])
 
 
@@ -82,7 +82,7 @@ def _sums_by_channel(
     return np.asarray(sparse.csr_array((weights, (channels, rows)), shape=(n_channels, len(of_rows))) @ of_rows)
 
 
-def _slopes(values: Array, graph: Array, channels: Array, variance: Array) -> tuple[Array, Array]:
+def _slopes(values: Array, graph: Array, rows: Array, channels: Array, variance: Array) -> tuple[Array, Array]:
     """Slope tau and noise omega of each channel, whose values have the given variance.
 
     They follow from the regression of z on g, which is stable where g hardly varies: with rho its slope and s^2 the
@@ -104,13 +104,26 @@ def _slopes(values: Array, graph: Array, channels: Array, variance: Array) -> tu
     scatter = total((graph * residual / (1 - leverage)) ** 2)
     unseen = np.maximum(variance - total(values**2) / counts, 0.0)
     precision = squares**2 / np.maximum(scatter + (unseen + MIN_NOISE * variance) * squares, np.finfo(np.float64).tiny)
-    common = (total(values * graph).sum() + PRIOR_WEIGHT / WEIGHT_VARIANCE) / (squares.sum() + 1 / WEIGHT_VARIANCE)
+    common = _common_slope(values, graph, rows)
     own = (precision * own + common * MIN_PRECISION) / (precision + MIN_PRECISION)
     weight = pooled_means(own, precision, common)
     typical = squares.sum() / max(len(values), 1)
     spread = np.minimum((squares + typical) / (counts + 1), 0.99 * variance / np.maximum(weight**2, 1e-9))
     slope = weight * spread / variance
     return slope, np.maximum(spread - slope**2 * variance, MIN_NOISE)
+
+
+def _common_slope(values: Array, graph: Array, rows: Array) -> float:
+    """Slope of all channels together, drawn towards its prior mean.
+
+    Its precision is that of a regression whose errors are alike within a row (Liang and Zeger, 1986): a row of columns
+    that say the same is one observation.
+    """
+    squares = float((graph**2).sum())
+    slope = float((values * graph).sum()) / max(squares, MIN_NOISE)
+    scatter = np.bincount(rows, weights=graph * (values - slope * graph)) if len(rows) else np.zeros(1)
+    precision = squares**2 / max(float((scatter**2).sum()), MIN_NOISE)
+    return (precision * slope + PRIOR_WEIGHT / WEIGHT_VARIANCE) / (precision + 1 / WEIGHT_VARIANCE)
 
 
 def prior_link(n_channels: int) -> GraphLink:
