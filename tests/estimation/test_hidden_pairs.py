@@ -112,3 +112,25 @@ def test_a_fit_uses_one_thread_of_the_blas_and_gives_the_others_back(monkeypatch
     pcfi.impute(features, graph)
     assert set(inside) == {1}
     assert n_blas_threads() == before
+
+
+def test_columns_that_say_the_same_are_no_more_evidence_than_one():
+    from pcfi.estimation.factor_model import FactorModel
+    from pcfi.estimation.graph_link import fit_graph_link
+
+    rng = np.random.default_rng(0)
+    graph = rng.standard_normal(12)
+    values = 1.5 * graph + 0.5 * rng.standard_normal(12)
+
+    def slope(n_columns, *, copies):
+        """Slope of the first of some columns: copies in the same 12 rows, or each in 12 rows of its own."""
+        rows = np.tile(np.arange(12), n_columns)
+        rows = rows if copies else rows + 12 * np.repeat(np.arange(n_columns), 12)
+        channels = np.repeat(np.arange(n_columns), 12)
+        cells = rows, channels, np.tile(values, n_columns), np.tile(graph, n_columns)
+        return fit_graph_link(cells, None, FactorModel.independent(n_columns)).slope[0]
+
+    assert slope(8, copies=False) > 1.02 * slope(
+        8, copies=True
+    )  # eight observations say more, and less is drawn towards the prior
+    assert slope(8, copies=True) == pytest.approx(slope(2, copies=True), rel=0.02)
