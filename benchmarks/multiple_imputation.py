@@ -68,7 +68,7 @@ def outcomes(seed, noise, n_draws):
 
 def main():
     given = [int(word) for word in sys.argv[1:3]]
-    n_simulations, n_draws = [*given, *(400, 20)[len(given) :]]
+    n_simulations, n_draws = [*given, *(1500, 20)[len(given) :]]
     names = ("complete table", "complete rows", "single imputation", f"{n_draws} draws, pooled")
     print("| noise of x | analysis | coverage of 95 % | mean width | bias |\n|---|---|---|---|---|")
     for noise in (0.3, 1.0):

@@ -4,7 +4,8 @@
 
 A few nodes are known in all columns. A third of the others can not be measured: the error there says what measurements
 elsewhere are worth. Each strategy names nodes among the rest; they become known, and the table is filled again, with
-everything learned anew. For digits, other values of the persistence of the field are compared as well.
+everything learned anew. For digits, other values of the persistence of the field are compared as well. Strategies are
+compared start by start: the differences at the end have the standard errors of paired differences.
 """
 
 import json
@@ -18,11 +19,16 @@ from pcfi.explanation import node_field
 
 KNOWN = {"digits": 0.02}  # share of the nodes that are known at first; OTHERS for the rest
 OTHERS = 0.05
-BUDGETS = {"digits": (0.01, 0.02, 0.03, 0.05)}  # shares of the nodes to measure
-OTHER_BUDGETS = (0.02, 0.05)
-SEEDS = {"digits": 5, "Cora": 3, "CiteSeer": 3}
+BUDGETS = {
+    "digits": (0.01, 0.02, 0.03, 0.05),
+    "Cora": (0.02, 0.05),
+    "CiteSeer": (0.02, 0.05),
+}  # shares of the nodes to measure
+OTHER_BUDGETS = (0.05,)
+SEEDS = {"digits": 5, "Cora": 10, "CiteSeer": 10}  # OTHER_SEEDS for the rest
+OTHER_SEEDS = 3
 UNMEASURED = 1 / 3
-PERSISTENCES = (0.5, 0.9)  # besides the default
+PERSISTENCES = (0.9, 0.98)  # besides the default
 
 
 def strategies(result, graph, possible, k, rng, *, compare):
@@ -69,6 +75,24 @@ def outcomes(name, seed):
             yield {**start, **now, "strategy": strategy}
 
 
+def print_table(rows):
+    """Explained variance by strategy, and paired differences, as a table in Markdown."""
+    print("| data | starts | measured | at first | random | degree | `suggest` | - random | - degree |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    cells = {(row["data"], row["budget"], row["strategy"], row["seed"]): row for row in rows}
+    for name, budget in dict.fromkeys((row["data"], row["budget"]) for row in rows if row["budget"]):
+        seeds = sorted({key[3] for key in cells if key[:3] == (name, budget, "suggest")})
+        found = {
+            strategy: np.array([cells[name, budget, strategy, seed]["explained"] for seed in seeds])
+            for strategy in ("random", "degree", "suggest")
+        }
+        first = np.mean([cells[name, 0.0, "start", seed]["explained"] for seed in seeds])
+        differences = [found["suggest"] - found[other] for other in ("random", "degree")]
+        words = [f"{one.mean():+.4f} ± {one.std(ddof=1) / np.sqrt(len(one)):.4f}" for one in differences]
+        means = " | ".join(f"{found[strategy].mean():.3f}" for strategy in found)
+        print(f"| {name} | {len(seeds)} | {budget:.0%} | {first:.3f} | {means} | {words[0]} | {words[1]} |")
+
+
 def draw(rows, target):
     """Explained variance of nodes that are never measured, by budget."""
     import matplotlib as mpl
@@ -93,9 +117,10 @@ def draw(rows, target):
 
 def main():
     chosen = sys.argv[1:] or ["digits", *DATASETS]
-    rows = (row for name in chosen for seed in range(SEEDS.get(name, 2)) for row in outcomes(name, seed))
+    rows = (row for name in chosen for seed in range(SEEDS.get(name, OTHER_SEEDS)) for row in outcomes(name, seed))
     answer("suggestions", rows)
     written = json.loads((RESULTS / "suggestions.json").read_text(encoding="utf-8"))["rows"]
+    print_table(written)
     draw(written, ROOT / "docs" / "pictures" / "suggestions.png")
 
 

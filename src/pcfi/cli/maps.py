@@ -47,7 +47,10 @@ def neighbor_file(session: Session, path: str, rule: Neighborhood, target: Path)
     Geometry and neighbours are in memory meanwhile, about 500 bytes per place.
     """
     if format_of(path.rstrip("/"), ("parquet", "gpkg", "geojson"), "a map").name != "parquet":
-        raise FileError(f"{path}: with --memory or --cluster a map comes as GeoParquet: convert it")
+        raise FileError(
+            f"{path}: with --memory or --cluster a map comes as GeoParquet: convert it, as by "
+            "geopandas.read_file(...).to_parquet(...)"
+        )
     if not target.exists():
         with session.stage("find neighbours"):
             edges = find_neighbors(read_geometry(path), rule)

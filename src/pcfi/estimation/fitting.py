@@ -42,7 +42,7 @@ from pcfi.inputs.problem import Problem
 from pcfi.settings import Settings
 from pcfi.stages.degree_scaling import DegreeScale, grows_with_degree
 
-MAX_FOLDS = 5
+MIN_FOLDS, MAX_FOLDS = 2, 5  # the graph's part of a fold is weighed by what the others hide
 ENOUGH_UNITS = 5_000  # nodes in patterns that folds hide, where a table has them
 REGRESSION_UNITS = 50_000  # the same if columns are regressed on each other, which hidden cells are needed for
 ENOUGH_CELLS = 2_000  # hidden cells that decide on the number of factors
@@ -172,7 +172,7 @@ def number_of_folds(problem: Problem) -> int:
 def folds_of_size(n_units: int, n_channels: int) -> int:
     """The same, from the number of nodes in patterns that are known and of channels that are modelled."""
     enough = REGRESSION_UNITS if has_regression(n_channels) else ENOUGH_UNITS
-    return int(np.clip(-(-enough * N_PARTS // max(n_units, 1)), 1, MAX_FOLDS))
+    return int(np.clip(-(-enough * N_PARTS // max(n_units, 1)), MIN_FOLDS, MAX_FOLDS))
 
 
 def _lacking(problem: Problem, scale: ChannelScale, folds: list[Fold]) -> str:

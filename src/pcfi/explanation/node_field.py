@@ -1,30 +1,36 @@
 """A Gaussian field on the nodes: how much the measurement of one node says about another, given what is known.
 
-Every column is modelled as z = f + noise with
+Every column is modelled as z = mu + f + noise with an unknown mean mu and
 
-    f ~ N(0, s C),   C the correlations of (I - PERSISTENCE D^-1/2 A D^-1/2)^-2,   noise ~ N(0, 1 - s)
+    f ~ N(0, s C),   C the correlations of (I - PERSISTENCE B)^-1,   B = D^-1/2 A D^-1/2,   noise ~ N(0, 1 - s)
 
-so that neighbours are alike, and likeness fades with every step. Given the known cells, f has the precision
+so that neighbours are alike, and likeness fades with every step: the random field whose conditional mean diffusion
+computes, if PERSISTENCE were 1. s is the one with which known cells one and two steps
+apart are as alike as they are, on average over the columns. Given the known cells, and the mean, f has the precision
 
     C^-1 / s + diag(k_i / (1 - s)),       k_i the share of the columns that are known at node i
 
-whose inverse is P: measuring node v takes P_iv^2 / (P_vv + 1 - s) off the variance at node i. s is the one with which
-the known cells explain as much of the missing ones, on average, as the graph explains of hidden cells.
+The inverse, plus a a' / t for the unknown mean, is P: with h what the known cells would say about f if all of them were
+1, a = 1 - h and t = sum of a_i k_i / (1 - s) (universal kriging: Matheron, 1969). The variance of a cell of node i is
+P_ii + 1 - s, and measuring node v takes P_iv^2 / (P_vv + 1 - s) off it.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from pcfi._typing import Array
+from pcfi.estimation.pooling import pooled_means
 from pcfi.inputs.graphs import Graph
 
-PERSISTENCE = 0.8  # of the field per step; benchmarks/suggestions.py compares others
+PERSISTENCE = 0.95  # of the field per step; benchmarks/suggestions.py finds little difference from 0.9 to 0.98
 N_PROBES = 64  # random vectors that variances are estimated from
-N_TRACE_PROBES = 8  # of them, for their mean over all nodes
-N_BISECTIONS = 6  # until s is exact to a hundredth
+N_TRACE_PROBES = 16  # of them, for sums over all nodes
 MIN_SIGNAL, MAX_SIGNAL = 0.02, 0.98  # bounds of s: columns are neither all noise nor without any
+PRIOR_SIGNAL, PRIOR_PAIRS = 0.5, 2.0  # s before anything is known, and how many neighbours say so
+MAX_BLOCK_CELLS = 1 << 24  # cells of the table that are compared at a time: 128 MB
 RTOL = 1e-2  # of the solver: gains are compared, not reported to many digits
 MAX_ITERATIONS = 500
 
@@ -38,7 +44,7 @@ class NodeField:
     step : sparse matrix
         D^-1/2 A D^-1/2.
     spread : ndarray
-        Standard deviation of each node under (I - PERSISTENCE step)^-2.
+        Standard deviation of each node under (I - PERSISTENCE step)^-1.
     signal : float
         s.
     known : ndarray
@@ -57,10 +63,29 @@ class NodeField:
 
     def covariance(self, right: Array) -> Array:
         """P times some columns."""
+        away, total = self._unknown_mean
+        return np.asarray(self._given_mean(right) + np.outer(away, away @ right) / total)
+
+    @cached_property
+    def variances(self) -> Array:
+        """Diagonal of P, estimated from random vectors."""
+        signs = random_signs(len(self.known))
+        away, total = self._unknown_mean
+        given_mean = (signs * self._given_mean(signs)).mean(axis=1)
+        return np.asarray(np.clip(given_mean, 0.0, self.signal) + away**2 / total)
+
+    @cached_property
+    def _unknown_mean(self) -> tuple[Array, float]:
+        """Return a and t; a mean that no cell says anything about has the variance of a cell."""
+        evidence = self.known / self.noise
+        away = 1.0 - self._given_mean(evidence[:, None])[:, 0]
+        return away, max(float(away @ evidence), 1.0)
+
+    def _given_mean(self, right: Array) -> Array:
         spread, diagonal = self.spread[:, None], (self.known / self.noise)[:, None]
 
         def apply(block: Array) -> Array:
-            rough = _roughness(self.step, _roughness(self.step, spread * block))
+            rough = _roughness(self.step, spread * block)
             return np.asarray(spread * rough / self.signal + diagonal * block)
 
         return solve(apply, right)
@@ -70,20 +95,61 @@ def _roughness(step: Any, block: Array) -> Array:
     return np.asarray(block - PERSISTENCE * (step @ block))
 
 
-def fit_node_field(graph: Graph, known: Array, explained: float) -> NodeField:
-    """The field with which the known cells explain the given share of the variance of the missing ones."""
-    step = normalized_adjacency(graph)
-    missing = (1.0 - known) / max(float((1.0 - known).sum()), 1e-12)
-    signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(len(known), N_PROBES))
-    smooth = solve(lambda block: _roughness(step, block), signs)
-    spread = np.sqrt((smooth**2).mean(axis=1))
-    low, high, few = MIN_SIGNAL, MAX_SIGNAL, signs[:, :N_TRACE_PROBES]
-    for _ in range(N_BISECTIONS):
-        middle = (low + high) / 2
-        field = NodeField(step=step, spread=spread, signal=middle, known=known)
-        left = float(missing @ (few * field.covariance(few)).mean(axis=1))
-        low, high = (middle, high) if middle - left < explained else (low, middle)
-    return NodeField(step=step, spread=spread, signal=(low + high) / 2, known=known)
+def random_signs(n_nodes: int, n_probes: int = N_PROBES) -> Array:
+    """Random vectors of 1 and -1, the same in every call."""
+    return np.random.default_rng(0).choice([-1.0, 1.0], size=(n_nodes, n_probes))
+
+
+def fit_node_field(graph: Graph, values: Array, mask: Array, weights: Array) -> tuple[NodeField, Array]:
+    """The field of a table of standardised values, of which `mask` tells the known cells, and s of every channel.
+
+    The field has the mean of the channels, by their weights.
+    """
+    step, signs = normalized_adjacency(graph), random_signs(len(values))
+    known = (mask @ weights) / max(float(weights.sum()), 1e-300)
+    spread = np.sqrt(np.maximum((signs * solve(lambda block: _roughness(step, block), signs)).mean(axis=1), 1.0))
+    signals = _signals(step, spread, values, mask, weights)
+    signal = float(np.average(signals, weights=weights)) if weights.any() else PRIOR_SIGNAL
+    return NodeField(step=step, spread=spread, signal=signal, known=known), signals
+
+
+def _signals(step: Any, spread: Array, values: Array, mask: Array, weights: Array) -> Array:
+    """Return s of every channel: likeness of known cells one and two steps apart, over what it would be if s were 1.
+
+    Channels are drawn towards their mean as far as their evidence is thin: the variance of the likeness is that of
+    independent pairs.
+    """
+    few = random_signs(len(values), N_TRACE_PROBES) / spread[:, None]
+    smooth = solve(lambda block: _roughness(step, block), few) / spread[:, None]
+    everywhere = np.ones((len(values), 1))
+    full = _pair_sums(step, few * spread[:, None], smooth).sum(axis=1) / N_TRACE_PROBES
+    full = full / np.maximum(_pair_sums(step, everywhere, everywhere)[:, 0], 1e-300)
+    likeness, pairs = _likeness(step, values, mask)
+    pair = float(step.sum()) / max(step.nnz, 1)
+    largest, prior = full @ pairs, PRIOR_PAIRS * pair * full[0]
+    common = (weights @ likeness + prior * PRIOR_SIGNAL) / max(float(weights @ largest + prior), 1e-300)
+    own = np.divide(likeness, largest, out=np.full(len(largest), common), where=largest > 0)
+    precision = np.where(weights > 0, largest**2 / np.maximum(2 * pair * pairs.sum(axis=0), 1e-300), 0.0)
+    return np.clip(pooled_means(own, precision, float(common)), MIN_SIGNAL, MAX_SIGNAL)
+
+
+def _likeness(step: Any, values: Array, mask: Array) -> tuple[Array, Array]:
+    """By channel, sums over pairs of known cells: of products (both lags together), and of 1 for each lag."""
+    likeness, pairs = [], []
+    size = max(MAX_BLOCK_CELLS // max(len(values), 1), 1)
+    for start in range(0, values.shape[1], size):
+        is_known = mask[:, start : start + size].astype(np.float64)
+        block = np.where(is_known > 0, values[:, start : start + size], 0.0)
+        likeness.append(_pair_sums(step, block, block).sum(axis=0))
+        pairs.append(_pair_sums(step, is_known, is_known))
+    return np.concatenate(likeness), np.concatenate(pairs, axis=1)
+
+
+def _pair_sums(step: Any, left: Array, right: Array) -> Array:
+    """By column, sums over pairs of different nodes of B_ij left_i right_j, and of (B^2)_ij left_i right_j."""
+    forth, back = step @ left, step @ right
+    returns = np.asarray((step * step).sum(axis=1)).reshape(-1, 1)
+    return np.stack([(left * back).sum(axis=0), (forth * back - returns * left * right).sum(axis=0)])
 
 
 def normalized_adjacency(graph: Graph) -> Any:

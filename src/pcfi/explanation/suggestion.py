@@ -1,14 +1,14 @@
 """Which nodes to measure next: those whose measurement takes most off the total expected error.
 
-The expected squared error of a missing cell is known (`CellInfo.standardized_errors`). Measuring a node removes that of
-its own missing cells, and part of that of other nodes, as far as the graph explains their columns (`NodeField`). Nodes
-are chosen one after the other, each given those before it. Gains only shrink as nodes are chosen, so a gain is computed
-again only when it is the largest (lazy greedy: Minoux, 1978).
+The expected squared error of a missing cell is what the other columns of its node leave, times what the graph leaves of
+that (`NodeField`). Measuring a node removes that of its own missing cells, and part of that of other nodes, as far as
+the graph explains their columns. Nodes are chosen one after the other, each given those before it. Gains only shrink as
+nodes are chosen, so a gain is computed again only when it is the largest (lazy greedy: Minoux, 1978).
 """
 
 import heapq
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
@@ -19,7 +19,7 @@ from pcfi.cell_info import CellInfo
 from pcfi.errors import FeatureError, ParameterError, counted
 from pcfi.estimation.value_model import ValueModel, row_blocks
 from pcfi.explanation.explanation import share
-from pcfi.explanation.node_field import N_PROBES, NodeField, fit_node_field
+from pcfi.explanation.node_field import N_PROBES, NodeField, fit_node_field, random_signs
 from pcfi.inputs.cell_names import CellNames
 
 MAX_SHOWN = 20
@@ -130,20 +130,15 @@ def suggest(result: Any, k: int = 10, *, candidates: Iterable[Any] | None = None
             "suggest needs the model of values, and this result has none: impute with objective='values' and "
             "method 'pcfi'"
         )
-    errors = cells.standardized_errors
-    if errors is None or not len(cells.model.errors.scores) or not np.isfinite(errors).all():
+    if not len(cells.model.errors.scores):
         raise FeatureError("suggest needs errors learned from hidden cells, and too few cells could be hidden")
-    table = _error_table(cells, cells.model, errors)
+    table, node_field = _model(cells, cells.model)
     possible = table.missing.any(axis=1)
     if candidates is not None:
         asked = np.zeros(len(possible), dtype=np.bool_)
         asked[[cells.names.row(node, len(possible)) for node in candidates]] = True
         possible &= asked
-    weights = table.missing @ table.weights
-    known = 1.0 - weights / max(float(table.weights.sum()), 1e-300)
-    node_field = fit_node_field(cells.graph, known, table.explained)
-    rows, own, others = _choose(table, node_field, np.flatnonzero(possible), int(k))
-    total = max(table.total, 1e-300)
+    rows, own, others, total = _choose(table, node_field, np.flatnonzero(possible), int(k))
     return Suggestions(
         rows=rows, own=own / total, others=others / total, n_candidates=int(possible.sum()), names=cells.names
     )
@@ -156,25 +151,27 @@ class ErrorTable:
     Attributes
     ----------
     missing : ndarray of bool of shape (n_nodes, n_patterns)
-    errors : ndarray of that shape
+    variance : ndarray of that shape
+        Without the graph.
     explainable : ndarray of that shape
         Variance that the field explains a part of: that without the graph, times how much the graph explains of a
         channel relative to all channels.
+    errors : ndarray of that shape
+        `variance`, less the part of `explainable` that the field explains.
     weights : ndarray, one per pattern
         Number of columns.
-    explained : float
-        Share of the variance that the graph explains, over all missing cells.
     """
 
     missing: Array
-    errors: Array
+    variance: Array
     explainable: Array
+    errors: Array
     weights: Array
-    explained: float
-    total: float = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "total", float(self.errors.sum()))
+    def explain(self, nodes: Any, shares: Array) -> None:
+        """The errors at nodes of which the field explains these shares."""
+        explained = self.variance[nodes] - shares[:, None] * self.explainable[nodes]
+        self.errors[nodes] = np.where(self.missing[nodes], np.maximum(explained, 0.0), 0.0)
 
     def own(self, node: int) -> float:
         """Error at a node."""
@@ -195,42 +192,33 @@ class ErrorTable:
         self.missing[node] = False
 
 
-def _error_table(cells: CellInfo, model: ValueModel, errors: Array) -> ErrorTable:
-    hops = cells.host_hops
-    columns, active = cells.columns, model.scale.active
-    weight = active / np.bincount(columns)[columns]  # a column of categories is several channels, and counts once
-    without, gained = np.zeros(errors.shape), np.zeros(errors.shape)
-    for rows in row_blocks(*errors.shape):
-        known = hops.codes[rows][:, hops.patterns] == 0
-        everywhere = np.ones(known.shape, dtype=np.bool_)
-        alone = model.standard_deviations(known, ~everywhere) ** 2
-        without[rows] = np.where(known, 0.0, alone * weight)
-        gained[rows] = without[rows] - np.where(
-            known, 0.0, np.minimum(model.standard_deviations(known, everywhere) ** 2, alone) * weight
-        )
-    total = without.sum(axis=0)
-    by_channel = np.divide(gained.sum(axis=0), total, out=np.zeros(len(total)), where=total > 0)
-    explained = float(gained.sum() / max(without.sum(), 1e-300))
-    ratio = by_channel / max(explained, 1e-300)
+def _model(cells: CellInfo, model: ValueModel) -> tuple[ErrorTable, NodeField]:
+    hops, columns, scale = cells.host_hops, cells.columns, model.scale
+    weight = scale.active / np.bincount(columns)[columns]  # a column of categories is several channels, and counts once
+    problem = scale.transformed(cells.problem)
+    node_field, signals = fit_node_field(cells.graph, scale.standardized(problem.values), problem.mask, weight)
+    ratio = signals / node_field.signal
     n_patterns = hops.codes.shape[1]
-
-    def summed(part: Array) -> Array:
-        out = np.zeros((len(part), n_patterns))
+    variance, explainable = np.zeros(hops.codes.shape), np.zeros(hops.codes.shape)
+    for rows in row_blocks(len(hops.codes), len(columns)):
+        known = hops.codes[rows][:, hops.patterns] == 0
+        nowhere = np.zeros(known.shape, dtype=np.bool_)
+        alone = np.where(known, 0.0, model.standard_deviations(known, nowhere) ** 2 * weight)
         for channel in np.flatnonzero(weight > 0):
-            out[:, hops.patterns[channel]] += part[:, channel]
-        return out
-
-    return ErrorTable(
-        missing=(hops.codes > 0) & (np.bincount(hops.patterns, weights=weight, minlength=n_patterns) > 0),
-        errors=summed(errors**2 * weight),
-        explainable=summed(without * ratio),
-        weights=np.bincount(hops.patterns, weights=weight, minlength=n_patterns),
-        explained=explained,
+            variance[rows, hops.patterns[channel]] += alone[:, channel]
+            explainable[rows, hops.patterns[channel]] += alone[:, channel] * ratio[channel]
+    weights = np.bincount(hops.patterns, weights=weight, minlength=n_patterns)
+    missing = (hops.codes > 0) & (weights > 0)
+    table = ErrorTable(
+        missing=missing, variance=variance, explainable=explainable, errors=variance.copy(), weights=weights
     )
+    table.explain(slice(None), node_field.signal - node_field.variances)
+    return table, node_field
 
 
-def _choose(table: ErrorTable, node_field: NodeField, candidates: Array, k: int) -> tuple[Array, Array, Array]:
-    """Rows, and what each takes off at itself and at others. `table` is used up."""
+def _choose(table: ErrorTable, node_field: NodeField, candidates: Array, k: int) -> tuple[Array, Array, Array, float]:
+    """Rows, what each takes off at itself and at others, and the error before. `table` is used up."""
+    total = float(table.errors.sum())
     chosen: list[int] = []
     taken: list[tuple[float, float]] = []
     n_nodes = len(table.missing)
@@ -242,30 +230,31 @@ def _choose(table: ErrorTable, node_field: NodeField, candidates: Array, k: int)
         pool = left if size == len(left) else _screened(table, node_field, left, size)
         most = n_open if size == len(left) else max(size // POOL_PER_NODE, 1)
         known = node_field.known.copy()
-        for node, own, others, gained in _greedy(table, node_field, pool, min(most, n_open)):
+        rows = _Covariances(node_field, pool, table)
+        table.explain(pool, node_field.signal - rows.variances)
+        total = total if chosen else float(table.errors.sum())
+        for node, own, others, gained in _greedy(table, rows, min(most, n_open)):
             chosen.append(node)
             taken.append((own, others))
             known[node] += gained
         node_field = replace(node_field, known=np.minimum(known, 1.0))
     parts = np.array(taken, dtype=np.float64).reshape(-1, 2)
-    return np.array(chosen, dtype=np.int64), parts[:, 0], parts[:, 1]
+    return np.array(chosen, dtype=np.int64), parts[:, 0], parts[:, 1], max(total, 1e-300)
 
 
 def _screened(table: ErrorTable, node_field: NodeField, candidates: Array, size: int) -> Array:
     """Candidates with the largest estimated gains: the sum over i of P_iv^2 w_i is that of squares of P sqrt(w) e."""
     reducible = np.minimum(table.explainable, table.errors).sum(axis=1)
-    signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(len(reducible), N_PROBES // 2))
+    signs = random_signs(len(reducible), N_PROBES // 2)
     spread = node_field.covariance(np.sqrt(reducible)[:, None] * signs)
     misses = table.missing[candidates] @ table.weights / table.weights.sum()
     gain = table.errors[candidates].sum(axis=1) + misses * (spread[candidates] ** 2).mean(axis=1)
     return np.sort(candidates[np.argsort(-gain, kind="stable")[:size]])
 
 
-def _greedy(
-    table: ErrorTable, node_field: NodeField, pool: Array, most: int
-) -> Iterable[tuple[int, float, float, float]]:
+def _greedy(table: ErrorTable, rows: "_Covariances", most: int) -> Iterable[tuple[int, float, float, float]]:
     """Choose nodes of the pool, one at a time: the node, its two gains, and the share of the columns that it misses."""
-    rows = _Covariances(node_field, pool, table)
+    pool = rows.pool
     queue = [(-rows.gain(place)[1].sum() - table.own(int(node)), place) for place, node in enumerate(pool)]
     heapq.heapify(queue)
     for _ in range(most):
@@ -290,7 +279,7 @@ class _Covariances:
     """Rows of P of the nodes of a pool, each brought up to date when it is asked for."""
 
     def __init__(self, node_field: NodeField, pool: Array, table: ErrorTable) -> None:
-        self._pool, self._table, self._noise = pool, table, node_field.noise
+        self.pool, self._table, self._noise = pool, table, node_field.noise
         self._rows = np.empty((len(pool), len(node_field.known)))
         for start in range(0, len(pool), SOLVED_AT_A_TIME):
             part = pool[start : start + SOLVED_AT_A_TIME]
@@ -299,6 +288,11 @@ class _Covariances:
             self._rows[start : start + len(part)] = node_field.covariance(units).T
         self._picks: list[tuple[int, Array, float]] = []  # node, its row then, and its variance with noise
         self._done = np.zeros(len(pool), dtype=np.int64)
+
+    @property
+    def variances(self) -> Array:
+        """P_vv of the nodes of the pool, before any is chosen."""
+        return np.asarray(self._rows[np.arange(len(self.pool)), self.pool])
 
     def _row(self, place: int) -> Array:
         row = self._rows[place]
@@ -310,16 +304,16 @@ class _Covariances:
     def shares(self, place: int) -> Array:
         """Share of the variance of each node that measuring this one takes off."""
         row = self._row(place)
-        return np.asarray(np.minimum(row**2 / (max(row[self._pool[place]], 0.0) + self._noise), 1.0))
+        return np.asarray(np.minimum(row**2 / (max(row[self.pool[place]], 0.0) + self._noise), 1.0))
 
     def gain(self, place: int) -> tuple[Array, Array]:
         """Other nodes whose error the measurement reduces, and by how much."""
-        shares, node = self.shares(place), int(self._pool[place])
+        shares, node = self.shares(place), int(self.pool[place])
         shares[node] = 0.0
         others = np.flatnonzero(shares > 1e-6 * shares.max(initial=0.0))
         return others, shares[others] * self._table.reducible(node, others)
 
     def condition(self, place: int, gained: float) -> None:
         """From now on the node is measured, in this share of the columns."""
-        row, node = self._row(place).copy(), int(self._pool[place])
+        row, node = self._row(place).copy(), int(self.pool[place])
         self._picks.append((node, row, float(max(row[node], 0.0) + self._noise / max(gained, 1e-12))))

@@ -169,10 +169,10 @@ def centroids(geometry: Array) -> Array:
 def _check_borders(frame: Any, geometry: Array) -> None:
     shapely = load("shapely", "pcfi.geo", "geo")
     kinds = shapely.get_type_id(geometry)
-    expected = AREAS if np.isin(kinds, AREAS).sum() * 2 >= len(kinds) else LINES
-    what = "polygons" if expected is AREAS else "lines"
+    n_areas, n_lines = (np.isin(kinds, some).sum() for some in (AREAS, LINES))
+    expected, what = (AREAS, "polygons") if n_areas * 2 >= len(kinds) or not n_lines else (LINES, "lines")
     remedy = "link places by distance instead, such as {k=8}"
-    _refuse_rows(frame, ~np.isin(kinds, expected), f"geometry other than {what}, which share no borders", remedy)
+    _refuse_rows(frame, ~np.isin(kinds, expected), f"geometry other than {what}, without borders in common", remedy)
     remedy = "repair it with gdf.set_geometry(gdf.make_valid()), or use {k=8}"
     _refuse_rows(frame, ~shapely.is_valid(geometry), "invalid geometry", remedy)
 

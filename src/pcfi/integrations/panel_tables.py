@@ -153,7 +153,10 @@ def _read_long(
     if series.is_null().any():
         row = int(np.argmax(series.is_null().to_numpy()))
         raise FeatureError(f"the column {node!r} is missing in row {row}: every row needs a node")
-    axis = _NodeAxis.of(series.unique(maintain_order=True), graph, nodes)
+    different_nodes = series.unique(maintain_order=True)
+    if different_nodes.dtype != narwhals().Object:  # the order of the rows does not decide which readings are hidden
+        different_nodes = different_nodes.sort()
+    axis = _NodeAxis.of(different_nodes, graph, nodes)
     rows = axis.places(series)
     _refuse_twice(frame, node, time, rows, place, len(different))
     _check_size(axis.graph.n_nodes, len(different))
@@ -319,9 +322,11 @@ def _numbered(names: Any, graph: Any) -> _NodeAxis:
 
 def _warn_of_nodes(only_graph: list[Any], only_table: list[Any]) -> None:
     for names, text in (
-        (only_graph, "of the graph are not in the table and get no rows: complete=True adds them"),
-        (only_table, "of the table are not in the graph, and are filled without neighbours"),
+        (only_graph, "of the graph {are} not in the table and {get} no rows: complete=True adds {them}"),
+        (only_table, "of the table {are} not in the graph, and {are} filled without neighbours"),
     ):
         if names:
+            words = {"are": "is", "get": "gets", "them": "it"} if len(names) == 1 else {}
+            text = text.format(**{"are": "are", "get": "get", "them": "them", **words})
             some = shortened([repr(name) for name in names[:6]], 4)
             warnings.warn(f"{counted(len(names), 'node')} ({some}) {text}", PcfiWarning, stacklevel=6)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pcfi._typing import Array
-from pcfi.errors import FeatureError, ParameterError
+from pcfi.errors import FeatureError, ParameterError, PcfiWarning
 from pcfi.inputs.ids import narwhals
 
 DAY = 86_400.0
@@ -74,12 +74,27 @@ def _as_dates(series: Any, what: str) -> Any:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of pandas, which guesses the format of text that is no date
-                return texts.str.to_datetime()
+                dates = texts.str.to_datetime()
         except Exception as error:  # each library of tables raises its own
             raise FeatureError(f"{what} cannot be read as dates{_first_bad(texts)}: convert it first") from error
+        _warn_of_ambiguity(texts, dates, what)
+        return dates
     raise FeatureError(
         f"{what} holds {series.dtype}, but times are dates, texts of dates, or numbers: convert it first"
     )
+
+
+def _warn_of_ambiguity(texts: Any, dates: Any, what: str) -> None:
+    """Say how 05/01/2026 was read, if day and month could change places in all texts."""
+    (first,), (date,) = texts.head(1).to_list(), dates.head(1).to_list()
+    parts = re.match(r"(\d{1,2})[/.-](\d{1,2})[/.-]\d{4}", first or "")
+    if parts and int(parts[1]) != int(parts[2]) and dates.dt.day().max() <= 12:
+        warnings.warn(
+            f"{what} may have day and month in either order: {first!r} is read as {date:%d %B %Y}; if that is wrong, "
+            "convert it first",
+            PcfiWarning,
+            stacklevel=6,
+        )
 
 
 def _first_bad(texts: Any) -> str:

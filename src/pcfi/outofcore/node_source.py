@@ -8,6 +8,7 @@ from typing import Any
 
 from pcfi.errors import FeatureError, ParameterError, TooLargeError
 from pcfi.files.edge_files import kind_of_ends
+from pcfi.files.geo_files import geometry_of
 from pcfi.files.node_files import choose_columns, differ
 from pcfi.files.opening import InputFile, clear_errors
 from pcfi.files.paths import full_path, is_address, suffix_of, table_suffix
@@ -183,7 +184,8 @@ def _choose(
     def could_name_ends(name: str) -> bool:
         return ends() is not Kind.INTEGER or holds_integers(rows.sample(name))
 
-    id_column, channels = choose_columns(rows.schema.empty_table(), columns, rows.file, is_unique, could_name_ends)
+    table, _ = geometry_of(rows.schema.empty_table(), rows.file)  # geometry is not a name
+    id_column, channels = choose_columns(table, columns, rows.file, is_unique, could_name_ends)
     rows.keep_text(id_column)
     return id_column, channels
 
