@@ -108,7 +108,7 @@ class OutOfCoreBackend:
     def write_results(self) -> None:
         """Write values, confidence, hops and intervals, range by range."""
         if self._run.results["intervals"] is not None:
-            self._do("spread", len(spread_groups(self._run)))
+            self._spread_errors(len(spread_groups(self._run)))
         self._once(file_names.SINKS, self._make_sinks)
         self._do("write", self._run.n_ranges)
         self._check_results()
@@ -121,6 +121,9 @@ class OutOfCoreBackend:
 
     def _diffuse_panels(self, count: int) -> None:
         self._do("diffuse", count)
+
+    def _spread_errors(self, count: int) -> None:
+        self._do("spread", count)
 
     def _routes(self) -> list[tuple[Route, Array]]:
         """Which channels take which route through stage 1."""

@@ -9,6 +9,7 @@ from pcfi.errors import ParameterError, TooLargeError
 from pcfi.files.paths import remove
 from pcfi.outofcore import file_names
 from pcfi.outofcore.backend import OutOfCoreBackend
+from pcfi.outofcore.interval_tasks import spread_groups
 from pcfi.outofcore.partitioned import block_tasks, checkpoints, part_tasks
 from pcfi.outofcore.partitioned.exchange import Partitions
 from pcfi.outofcore.partitioned.layout import PartitionLayout, divide
@@ -137,6 +138,24 @@ class PartitionedBackend(OutOfCoreBackend):
             entry["checksums"] = [one["checksums"] for one in entries]
             run.folder.record("diffuse", panel, entry)
             self._remove_parts(file_names.panel(panel))
+
+    def _spread_errors(self, count: int) -> None:
+        run, begin = self._run, time.perf_counter()
+        finished = run.folder.finished("spread")
+        parts = self._partitions(np.dtype(np.float64))
+        with progress_bar("spread", count, show=run.settings.progress) as advance:
+            for index in range(count):
+                if index not in finished:
+                    written = parts.on_each(part_tasks.spread_part, parts.graphs, parts.where, index)
+                    parts.fetch(written)
+                    name, shape = file_names.spread(index), (run.n_nodes, len(spread_groups(run)[index]))
+                    run.folder.create(name, shape, np.float64)
+                    checksums = parts.on_ranges(part_tasks.collect_spread, run.n_ranges, index)
+                    seconds = time.perf_counter() - begin
+                    run.folder.record("spread", index, {"checksums": checksums, "seconds": seconds})
+                    self._remove_parts(name)
+                    begin = time.perf_counter()
+                advance(1)
 
 
 def _hops_entry(run: OutOfCoreRun, group: int, entries: list[dict[str, Any]]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from pcfi._kernels.vectors import ROW_BYTES
 from pcfi._typing import Array
 from pcfi.files.atomic_output import atomic_output
 from pcfi.outofcore import file_names
+from pcfi.outofcore.interval_tasks import neighbour_parts, spread_groups
 from pcfi.outofcore.partitioned.block_tasks import Blocks, OpenBlock, Pieces, System, close_block, copied, open_block
 from pcfi.outofcore.partitioned.layout import Partition, PartitionLayout, graph_of, open_partition
 from pcfi.outofcore.run import OutOfCoreRun, patterns_at_a_time
@@ -152,6 +153,19 @@ def write_hops(partition: Partition, where: Where, groups: list[int], blocks: Bl
         run.folder.write_array(name, np.ascontiguousarray(block[:, : run.width(group)]))
 
 
+# errors
+
+
+def spread_part(partition: Partition, where: Where, index: int) -> None:
+    """Write what neighbours add to the errors of some channels, at the nodes of a partition."""
+    run = opened_run(*where)
+    run.check_owner()
+    name = file_names.filled_part(file_names.spread(index), partition.number)
+    with atomic_output(run.folder.path / name) as file:
+        for _, part in neighbour_parts(run, index, graph_of(run, partition), partition.nodes):
+            file.write(part.data)
+
+
 # ranges of rows
 
 
@@ -168,6 +182,22 @@ def _collected(run: OutOfCoreRun, name: str, width: int, dtype: Any, index: int)
     return rows
 
 
+def _write_range(run: OutOfCoreRun, name: str, rows: Array, index: int) -> list[Any]:
+    """Write a range of rows of a file; returns its checksum."""
+    (first, last), size = run.range_of(index), rows.shape[1] * rows.itemsize
+    run.folder.write_rows(name, first, rows)
+    run.folder.sync(name)
+    return run.folder.part_checksum(name, first * size, (last - first) * size)
+
+
+def collect_spread(where: Where, number: int, index: int) -> list[Any]:
+    """Write a range of rows of what neighbours add to errors; returns its checksum."""
+    run, name = opened_run(*where), file_names.spread(number)
+    run.check_owner()
+    rows = _collected(run, name, len(spread_groups(run)[number]), np.float64, index)
+    return _write_range(run, name, rows, index)
+
+
 def collect_panels(where: Where, panels: list[int], index: int) -> list[Entry]:
     """Write a range of rows of filled panels; returns checksums, and sums over reachable cells for stage 2."""
     run = opened_run(*where)
@@ -176,33 +206,23 @@ def collect_panels(where: Where, panels: list[int], index: int) -> list[Entry]:
     for number in panels:
         panel, name = run.layout.panels[number], file_names.panel(number)
         rows = _collected(run, name, len(panel), run.dtype, index)
-        run.folder.write_rows(name, first, rows)
-        run.folder.sync(name)
-        size = len(panel) * run.dtype.itemsize
-        entry: Entry = {"checksums": run.folder.part_checksum(name, first * size, (last - first) * size)}
+        entry: Entry = {"checksums": _write_range(run, name, rows, index)}
         if run.propagation is not None:
-            hops = run.hops_at(first, last)
-            units = run.prepared.magnitude[panel]
-            entry["sums"], entry["counts"] = reachable_sums(rows, _of_channels(hops, panel), np.arange(len(panel)), units)
+            units, hops = run.prepared.magnitude[panel], run.hops_at(first, last)
+            hops = replace(hops, patterns=hops.patterns[panel])
+            entry["sums"], entry["counts"] = reachable_sums(rows, hops, np.arange(len(panel)), units)
         entries.append(entry)
     return entries
-
-
-def _of_channels(hops: Hops, panel: Array) -> Hops:
-    return replace(hops, patterns=hops.patterns[panel])
 
 
 def collect_hops(where: Where, groups: list[int], index: int) -> list[Entry]:
     """Write a range of rows of hops; returns checksums, and how many nodes have how many hops in each pattern."""
     run = opened_run(*where)
     run.check_owner()
-    (first, last), entries = run.range_of(index), []
+    entries = []
     for group in groups:
-        name, width = file_names.hops(group), run.width(group)
-        rows = _collected(run, name, width, np.uint8, index)
-        run.folder.write_rows(name, first, rows)
-        run.folder.sync(name)
+        name = file_names.hops(group)
+        rows = _collected(run, name, run.width(group), np.uint8, index)
         levels = np.stack([np.bincount(column, minlength=UNREACHED + 1) for column in rows.T])
-        checksum = run.folder.part_checksum(name, first * width, (last - first) * width)
-        entries.append({"checksums": checksum, "levels": levels})
+        entries.append({"checksums": _write_range(run, name, rows, index), "levels": levels})
     return entries
