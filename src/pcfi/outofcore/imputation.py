@@ -30,7 +30,7 @@ from pcfi.inputs.columns import EdgeColumns, NodeColumns, Weight, shortened
 from pcfi.inputs.graphs import read_graph
 from pcfi.outofcore import file_names
 from pcfi.outofcore.backend import OutOfCoreBackend, fill_run
-from pcfi.outofcore.call_checks import check_choices, check_places, check_shapes
+from pcfi.outofcore.call_checks import check_choices, check_partitions, check_places, check_shapes
 from pcfi.outofcore.cluster import connected
 from pcfi.outofcore.edge_source import EdgeSource, build_columns
 from pcfi.outofcore.feature_stores import FeatureStore, open_features
@@ -194,6 +194,7 @@ def impute(
         "intervals": result_path(intervals),
     }
     check_choices(settings, results, coverage)
+    check_partitions(partitions)
     for name, path in results.items():
         if path is not None:
             open_sink(path, "result" if name == "values" else name, (0, 0), np.float32, [])  # that it can be written

@@ -20,7 +20,7 @@ from pcfi.outofcore.run import OutOfCoreRun
 Entry = dict[str, Any]
 
 GROUP_ROWS = 4096  # summed together; partitions begin at multiples of it, so that sums do not depend on them
-REFERENCE_RANGES = 64  # of equal size: between them, an order should have few edges
+REFERENCE_RANGES = 16  # of equal size: an order is better if fewer edges lead from one to another
 STARTS_AT_A_TIME = 1024  # nodes looked at for the next component
 ROW_COST = 4  # cost of a row besides its edges, in edges
 
