@@ -250,4 +250,5 @@ def test_parts_are_removed_when_they_are_put_together(files, tmp_path, monkeypat
 
     monkeypatch.setattr(part_tasks, "collect_panels", counted)
     impute(tmp_path / "y.npy", partitions=2, **PAPER)
-    assert left and set(left) == {0}
+    assert left
+    assert set(left) == {0}

@@ -76,7 +76,9 @@ def test_a_worker_may_be_killed_in_every_stage(tmp_path, files, cluster):
     with connected(cluster, 4) as client:
         for number, (stage, sign) in enumerate(stages.items()):
             path = tmp_path / f"{stage}.npy"
-            killer = threading.Thread(target=kill_when, args=(path.with_name(f"{path.name}.work") / sign, cluster, number))
+            killer = threading.Thread(
+                target=kill_when, args=(path.with_name(f"{path.name}.work") / sign, cluster, number)
+            )
             killer.start()
             found = impute(path, client=client)
             killer.join()

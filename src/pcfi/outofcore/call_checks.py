@@ -30,7 +30,7 @@ def check_choices(settings: Settings, results: dict[str, str | None], coverage: 
 
 def check_partitions(partitions: object) -> None:
     """Refuse a number of partitions that is no positive integer or "auto"."""
-    is_count = isinstance(partitions, Integral) and not isinstance(partitions, bool) and partitions >= 1
+    is_count = isinstance(partitions, Integral) and not isinstance(partitions, bool) and int(partitions) >= 1
     if not is_count and partitions != "auto":
         raise ParameterError(f'must be a positive integer or "auto", got {partitions!r}', parameter="partitions")
 

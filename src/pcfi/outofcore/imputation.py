@@ -162,8 +162,9 @@ def impute(
         A cluster that does the work, or the address of its scheduler. None: this process.
     partitions : int or "auto", default="auto"
         Parts that the nodes are divided into, so that no worker needs the complete graph; results do not depend on
-        their number, but they may differ in rounding from those with 1, where each worker holds the graph and does some
-        channels. "auto": 1 if the memory of each worker suffices for that, else one part for each thread of the cluster.
+        their number, but they may differ in rounding from those with 1, where each worker holds the graph and does
+        some channels. "auto": 1 if the memory of each worker suffices for that, else one for each thread of the
+        cluster.
     overwrite : bool, default=False
         Whether results that are there may be replaced.
     progress : bool, default=False
@@ -216,14 +217,8 @@ def impute(
         edges = EdgeSource.of(graph, features.id, build_columns(edge_columns))
         built = edges.folder(folder, store, settings, memory)
         count = _partitions(partitions, folder, open_graph(built), store, settings, memory, cluster)
-        run = _begin(
-            folder,
-            settings,
-            features,
-            mask,
-            built,
-            {"results": results, "coverage": float(coverage), "edges": edges.facts(), "partitioned": count > 1 or None},
-        )
+        more = {"results": results, "coverage": float(coverage), "edges": edges.facts()}
+        run = _begin(folder, settings, features, mask, built, more | {"partitioned": count > 1 or None})
         if resumes and folder.has(file_names.PLAN):
             _drop_damaged(run)
             run = OutOfCoreRun(folder)

@@ -237,7 +237,9 @@ def disk_bytes(run: OutOfCoreRun) -> int:
     spread = 0 if run.results["intervals"] is None else 8
     # the graph once more, its order, and of one panel its rows by partitions and two checkpoints
     divided = run.graph.indices.nbytes + run.n_nodes * (16 + 7 * ROW_BYTES) if run.partitioned else 0
-    return divided + run.n_nodes * run.n_channels * (run.dtype.itemsize + 1 + spread) + run.n_nodes * run.n_channels // 8
+    return (
+        divided + run.n_nodes * run.n_channels * (run.dtype.itemsize + 1 + spread) + run.n_nodes * run.n_channels // 8
+    )
 
 
 def check_space(run: OutOfCoreRun) -> None:

@@ -10,7 +10,8 @@ from pcfi.files.paths import remove
 from pcfi.outofcore import file_names
 from pcfi.outofcore.backend import OutOfCoreBackend
 from pcfi.outofcore.interval_tasks import spread_groups
-from pcfi.outofcore.partitioned import block_tasks, checkpoints, part_tasks
+from pcfi.outofcore.partitioned import checkpoints, part_tasks
+from pcfi.outofcore.partitioned.blocks import joined_sums
 from pcfi.outofcore.partitioned.exchange import Partitions
 from pcfi.outofcore.partitioned.layout import PartitionLayout, divide
 from pcfi.outofcore.partitioned.solver import BatchSolver
@@ -19,7 +20,6 @@ from pcfi.outofcore.run import OutOfCoreRun, patterns_at_a_time
 from pcfi.outofcore.runners import Runner
 from pcfi.progress import progress_bar
 from pcfi.stages.diffusion import DiffusionOutcome, Route
-from pcfi.stages.hops import Hops
 from pcfi.system_memory import two_sizes_in_words
 
 MAX_HOPS = 253  # that a byte holds for certain
@@ -79,7 +79,7 @@ class PartitionedBackend(OutOfCoreBackend):
         while active:
             pieces = parts.halos(blocks, "solution", active)
             blocks = parts.on_each(part_tasks.hops_pass, parts.graphs, blocks, pieces, active)
-            counts = parts.joined(block_tasks.joined_sums, blocks, active)
+            counts = parts.joined(joined_sums, blocks, active)
             active = [place for place, one in zip(active, counts, strict=True) if one[0]]
         parts.fetch(parts.on_each(part_tasks.write_hops, parts.graphs, parts.where, groups, blocks))
         for group in groups:
@@ -132,7 +132,7 @@ class PartitionedBackend(OutOfCoreBackend):
         seconds = (time.perf_counter() - begin) / len(panels)
         for place, (panel, outcome) in enumerate(zip(panels, outcomes, strict=True)):
             entries = [one[place] for one in ranges]
-            entry = {"steps": outcome.steps, "residual": outcome.residual, "seconds": seconds}
+            entry: dict[str, Any] = {"steps": outcome.steps, "residual": outcome.residual, "seconds": seconds}
             if run.propagation is not None:
                 entry |= {name: np.sum([one[name] for one in entries], axis=0).tolist() for name in ("sums", "counts")}
             entry["checksums"] = [one["checksums"] for one in entries]

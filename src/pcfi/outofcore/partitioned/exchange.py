@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from pcfi._typing import Array
-from pcfi.outofcore.partitioned import block_tasks, part_tasks
+from pcfi.outofcore.partitioned import part_tasks
+from pcfi.outofcore.partitioned.blocks import halo_rows, reduced_of
 from pcfi.outofcore.partitioned.layout import PartitionLayout
 from pcfi.outofcore.run import OutOfCoreRun
 from pcfi.outofcore.runners import Runner
@@ -45,7 +46,7 @@ class Partitions:
         return PerPartition(
             [
                 self._runner.place(
-                    other / self.count, block_tasks.halo_rows, self.graphs[other], blocks[other], name, number, active
+                    other / self.count, halo_rows, self.graphs[other], blocks[other], name, number, active
                 )
                 for other in self._origins[number]
             ]
@@ -54,7 +55,7 @@ class Partitions:
 
     def joined(self, join: Callable[..., Any], blocks: PerPartition, active: list[int]) -> list[Array]:
         """The small results of the last call, joined over all partitions, for each active panel."""
-        parts = self.on_each(block_tasks.reduced_of, blocks, active)
+        parts = self.on_each(reduced_of, blocks, active)
         return list(self._runner.fetch(self._runner.place(0.0, join, list(parts))))
 
     def fetch(self, results: list[Any]) -> list[Any]:

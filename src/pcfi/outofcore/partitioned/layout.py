@@ -114,31 +114,45 @@ def graph_of(run: OutOfCoreRun, partition: Partition) -> PartitionGraph:
 
 
 def order_nodes(run: OutOfCoreRun, index: int) -> Entry:
-    """Order the nodes: as they are numbered, or breadth-first if that leaves fewer edges between ranges."""
+    """Write an order of the nodes in which neighbours are near each other, and the work of each group of rows."""
     del index
-    from pcfi._kernels.locality_order import count_crossing
-
-    graph, folder = run.graph, run.folder
-    positions = np.arange(run.n_nodes, dtype=np.int32)
-    order, crossing = positions, {}
-    size = -(-run.n_nodes // REFERENCE_RANGES)
-    crossing["as numbered"] = count_crossing(graph.indptr, graph.indices, positions, size)
-    found = breadth_first_order(graph)
-    inverse = np.empty_like(found)
-    inverse[found] = positions
-    crossing["breadth-first"] = count_crossing(graph.indptr, graph.indices, inverse, size)
-    if crossing["breadth-first"] < crossing["as numbered"]:
-        order, positions = found, inverse
+    folder = run.folder
+    order, positions, crossing = locality_order(run.graph)
     folder.write_array(file_names.ORDER, order)
     folder.write_array(file_names.POSITIONS, positions)
-    costs = graph.indptr[order + 1] - graph.indptr[order] + ROW_COST
-    folder.save(file_names.GROUP_COSTS, np.add.reduceat(costs, np.arange(0, run.n_nodes, GROUP_ROWS)))
+    folder.save(file_names.GROUP_COSTS, group_costs(run.graph, order))
     names = (file_names.ORDER, file_names.POSITIONS)
     return {
         "group_rows": GROUP_ROWS,
-        "crossing": {name: int(count) for name, count in crossing.items()},
+        "crossing": crossing,
         "checksums": [folder.part_checksum(name, 0, order.nbytes) for name in names],
     }
+
+
+def locality_order(graph: Graph) -> tuple[Array, Array, dict[str, int]]:
+    """The nodes as they are numbered, or breadth-first if that leaves fewer edges between ranges of equal size.
+
+    Returns the order, the position of each node in it, and the number of entries between ranges for both.
+    """
+    from pcfi._kernels.locality_order import count_crossing
+
+    numbers, size = np.arange(graph.n_nodes, dtype=np.int32), -(-graph.n_nodes // REFERENCE_RANGES)
+    order = breadth_first_order(graph)
+    positions = np.empty_like(order)
+    positions[order] = numbers
+    crossing = {
+        name: int(count_crossing(graph.indptr, graph.indices, places, size))
+        for name, places in (("as numbered", numbers), ("breadth-first", positions))
+    }
+    if crossing["breadth-first"] < crossing["as numbered"]:
+        return order, positions, crossing
+    return numbers, numbers, crossing
+
+
+def group_costs(graph: Graph, order: Array) -> Array:
+    """The work of each group of rows."""
+    costs = graph.indptr[order + 1] - graph.indptr[order] + ROW_COST
+    return np.add.reduceat(costs, np.arange(0, len(order), GROUP_ROWS))
 
 
 def breadth_first_order(graph: Graph) -> Array:
@@ -180,14 +194,17 @@ def _next_start(starts: Array, position: Array, n_tried: int) -> int:
 
 
 def divide(run: OutOfCoreRun, n_partitions: int) -> None:
-    """Write down where partitions begin: at groups of rows, so that each has about as many edges."""
+    """Write down where partitions begin."""
     costs, group_rows = run.folder.load(file_names.GROUP_COSTS), run.folder.finished("order")[0]["group_rows"]
+    bounds = np.minimum(group_bounds(costs, n_partitions) * group_rows, run.n_nodes)
+    run.folder.write(file_names.PARTITIONS, {"bounds": bounds.tolist(), "group_rows": group_rows})
+
+
+def group_bounds(costs: Array, n_partitions: int) -> Array:
+    """The groups at which partitions begin and the last one ends, so that each has about as much work."""
     total = np.cumsum(costs)
-    shares = total[-1] * np.arange(1, n_partitions) / n_partitions
-    inner = np.searchsorted(total, shares) + 1
-    groups = np.unique(np.clip(np.concatenate([[0], inner, [len(costs)]]), 0, len(costs)))
-    bounds = np.minimum(groups * group_rows, run.n_nodes).tolist()
-    run.folder.write(file_names.PARTITIONS, {"bounds": bounds, "group_rows": group_rows})
+    inner = np.searchsorted(total, total[-1] * np.arange(1, n_partitions) / n_partitions) + 1
+    return np.unique(np.clip(np.concatenate([[0], inner, [len(costs)]]), 0, len(costs)))
 
 
 def make_partition(run: OutOfCoreRun, index: int) -> Entry:
@@ -213,7 +230,7 @@ def make_partition(run: OutOfCoreRun, index: int) -> Entry:
         if graph.weights is not None:
             weights[place] = graph.weights[entries]
         done += len(entries)
-    arrays = {"halo": halo, "indptr": indptr.astype(np.int64), "indices": indices, "weights": weights}
+    arrays: dict[str, Array] = {"halo": halo, "indptr": indptr.astype(np.int64), "indices": indices, "weights": weights}
     for name, array in arrays.items():
         folder.write_array(file_names.partition(index, name), array)
     starts = np.searchsorted(halo, layout.bounds)

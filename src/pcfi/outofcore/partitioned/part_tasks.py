@@ -18,7 +18,7 @@ from pcfi._typing import Array
 from pcfi.files.atomic_output import atomic_output
 from pcfi.outofcore import file_names
 from pcfi.outofcore.interval_tasks import neighbour_parts, spread_groups
-from pcfi.outofcore.partitioned.block_tasks import Blocks, OpenBlock, Pieces, System, close_block, copied, open_block
+from pcfi.outofcore.partitioned.blocks import Blocks, OpenBlock, Pieces, PartSystem, close_block, copied, open_block
 from pcfi.outofcore.partitioned.layout import Partition, PartitionLayout, graph_of, open_partition
 from pcfi.outofcore.run import OutOfCoreRun, patterns_at_a_time
 from pcfi.outofcore.runners import opened_run
@@ -56,7 +56,7 @@ def open_panels(partition: Partition, where: Where, panels: list[int]) -> list[O
     return [open_block(partition, _diffusion(run, partition, panel)) for panel in panels]
 
 
-def close_panels(partition: Partition, where: Where, panels: list[int], systems: list[System], blocks: Blocks) -> None:
+def close_panels(partition: Partition, where: Where, panels: list[int], systems: list[PartSystem], blocks: Blocks) -> None:
     """Write the filled rows of a partition, for each panel of a batch."""
     run = opened_run(*where)
     run.check_owner()
@@ -81,12 +81,11 @@ def save_blocks(partition: Partition, where: Where, slot: int, blocks: Blocks) -
     return run.folder.part_checksum(name, 0, size)
 
 
-def load_blocks(
-    partition: Partition, where: Where, n_panels: int, slot: int, dtype: str, prepared: Blocks
-) -> Blocks:
+def load_blocks(partition: Partition, where: Where, n_panels: int, slot: int, dtype: str, prepared: Blocks) -> Blocks:
     """Read the blocks of a checkpoint; leaves are those of `prepared`."""
     folder, name = opened_run(*where).folder, file_names.checkpoint(partition.number, slot)
-    size, loaded = (folder.path / name).stat().st_size, {}
+    size = (folder.path / name).stat().st_size
+    loaded: dict[str, Any] = {}
     shape = partition.n_own, lane_count(dtype)
     n_blocks = size // max(1, shape[0] * ROW_BYTES)
     stored = folder.map(name, (n_blocks, *shape), dtype)

@@ -18,8 +18,8 @@ from pcfi._kernels.conjugate_gradients import (
 )
 from pcfi._kernels.row_groups import active_lanes, choose_ratios, choose_step_sizes, start_lanes
 from pcfi._typing import Array
-from pcfi.outofcore.partitioned import block_tasks, checkpoints, part_tasks
-from pcfi.outofcore.partitioned.block_tasks import joined_maxima, joined_sums
+from pcfi.outofcore.partitioned import checkpoints, part_tasks, passes
+from pcfi.outofcore.partitioned.blocks import PassSettings, eliminate, first_blocks, joined_maxima, joined_sums, make_systems
 from pcfi.outofcore.partitioned.checkpoints import Progress
 from pcfi.outofcore.partitioned.exchange import Partitions, PerPartition
 from pcfi.outofcore.run import OutOfCoreRun
@@ -37,14 +37,16 @@ class BatchSolver:
     def __init__(self, run: OutOfCoreRun, parts: Partitions, panels: list[int], advance: Advance) -> None:
         self._run, self._parts, self._panels, self._advance = run, parts, panels, advance
         self._all = list(range(len(panels)))
-        self._method = block_tasks.Method.of(run.diffusion)
+        self._method = PassSettings.of(run.diffusion)
         self._n_rounds = [0] * len(panels)
         self._systems, self._kept = PerPartition(), PerPartition()
 
     def fill(self, resumed: tuple[int, dict[str, object]] | None) -> list[DiffusionOutcome]:
         """Solve the panels, from a checkpoint if there is one, and write the rows of each partition to a file."""
         dtype = self._run.diffusion.dtype
-        progress = Progress(running=self._all.copy(), lanes=[make_lane_state(lane_count(dtype), dtype) for _ in self._all])
+        progress = Progress(
+            running=self._all.copy(), lanes=[make_lane_state(lane_count(dtype), dtype) for _ in self._all]
+        )
         blocks = self._open()
         if resumed is not None:
             slot, facts = resumed
@@ -65,18 +67,18 @@ class BatchSolver:
     def _open(self) -> PerPartition:
         """Known values in scaled form; leaves are eliminated in rounds, until no partition has news for another."""
         opened = self._call(part_tasks.open_panels, self._parts.where, self._panels)
-        blocks = self._call(block_tasks.first_blocks, opened)
+        blocks = self._call(first_blocks, opened)
         widths = [len(self._run.layout.panels[panel]) for panel in self._panels]
         active, pieces = self._all if self._method.centred else [], PerPartition([] for _ in self._parts.graphs)
         while active:
-            blocks = self._call(block_tasks.eliminate, opened, widths, blocks, pieces, active)
+            blocks = self._call(eliminate, opened, widths, blocks, pieces, active)
             for place in active:
                 self._n_rounds[place] += 1
             active = self._with_news(blocks, active)
             pieces = self._parts.halos(blocks, "gone", active)
-        self._systems = self._call(block_tasks.make_systems, self._method, opened, blocks)
-        blocks = self._parts.on_each(block_tasks.begin_guess, self._method, self._systems, blocks)
-        self._kept = self._parts.on_each(block_tasks.without_solution, blocks)
+        self._systems = self._call(make_systems, self._method, opened, blocks)
+        blocks = self._parts.on_each(passes.begin_guess, self._method, self._systems, blocks)
+        self._kept = self._parts.on_each(passes.without_solution, blocks)
         return blocks
 
     def _with_news(self, blocks: PerPartition, active: list[int]) -> list[int]:
@@ -88,9 +90,9 @@ class BatchSolver:
         active = self._all
         while active:
             pieces = self._parts.halos(blocks, "solution", active)
-            blocks = self._call(block_tasks.guess_level, self._systems, blocks, pieces, active)
+            blocks = self._call(passes.guess_level, self._systems, blocks, pieces, active)
             active = self._with_news(blocks, active)
-        return self._parts.on_each(block_tasks.end_guess, self._method, self._systems, blocks)
+        return self._parts.on_each(passes.end_guess, self._method, self._systems, blocks)
 
     def _settle(self, blocks: PerPartition, progress: Progress) -> tuple[PerPartition, list[Array]]:
         """Conjugate gradients, as `conjugate_gradients.solve_steady_state` does it for a block of all nodes."""
@@ -99,7 +101,7 @@ class BatchSolver:
             restarting = [place for place in running if not lanes[place].active.any()]
             if restarting:
                 pieces = self._parts.halos(blocks, "solution", restarting)
-                blocks = self._call(block_tasks.residual_pass, self._systems, blocks, pieces, restarting)
+                blocks = self._call(passes.residual_pass, self._systems, blocks, pieces, restarting)
                 self._receive_residuals(blocks, progress, restarting)
                 for place in restarting:
                     if not start_lanes(lanes[place], rules[place]):
@@ -111,13 +113,13 @@ class BatchSolver:
                 lanes[place].norm[:] = norm
                 choose_ratios(lanes[place], rules[place])
             vectors = [lanes[place].vectors.copy() for place in running]
-            blocks = self._parts.on_each(block_tasks.direction_pass, self._systems, blocks, vectors, running)
+            blocks = self._parts.on_each(passes.direction_pass, self._systems, blocks, vectors, running)
             blocks = self._multiplied(blocks, "direction", running)
             for place, curvature in zip(running, self._parts.joined(joined_sums, blocks, running), strict=True):
                 lanes[place].curvature[:] = curvature
                 choose_step_sizes(lanes[place])
             vectors = [lanes[place].vectors.copy() for place in running]
-            blocks = self._call(block_tasks.solution_pass, self._systems, blocks, vectors, running)
+            blocks = self._call(passes.solution_pass, self._systems, blocks, vectors, running)
             self._receive_residuals(blocks, progress, running)
             for place in running:
                 active_lanes(lanes[place], rules[place])
@@ -126,7 +128,7 @@ class BatchSolver:
 
     def _multiplied(self, blocks: PerPartition, source: str, active: list[int]) -> PerPartition:
         pieces = self._parts.halos(blocks, source, active)
-        return self._call(block_tasks.product_pass, self._systems, blocks, source, pieces, active)
+        return self._call(passes.product_pass, self._systems, blocks, source, pieces, active)
 
     def _receive_residuals(self, blocks: PerPartition, progress: Progress, active: list[int]) -> None:
         for place, largest in zip(active, self._parts.joined(joined_maxima, blocks, active), strict=True):
@@ -138,10 +140,10 @@ class BatchSolver:
         steps = solver.steps if isinstance(solver, FixedSteps) else 0
         while progress.steps < steps:
             pieces = self._parts.halos(blocks, "solution", self._all)
-            blocks = self._call(block_tasks.step_pass, self._method, self._systems, blocks, pieces, self._all)
+            blocks = self._call(passes.step_pass, self._method, self._systems, blocks, pieces, self._all)
             blocks = self._advanced(blocks, progress, 1)
         pieces = self._parts.halos(blocks, "solution", self._all)
-        moved = self._call(block_tasks.move_pass, self._method, self._systems, blocks, pieces, self._all)
+        moved = self._call(passes.move_pass, self._method, self._systems, blocks, pieces, self._all)
         return blocks, self._parts.joined(joined_maxima, moved, self._all)
 
     def _advanced(self, blocks: PerPartition, progress: Progress, steps: int) -> PerPartition:
@@ -161,7 +163,7 @@ class BatchSolver:
         for number in reversed(range(max(self._n_rounds))):
             active = [place for place in self._all if self._n_rounds[place] > number]
             values, scales = (self._parts.halos(blocks, name, active) for name in ("solution", "scales"))
-            blocks = self._call(block_tasks.restore_pass, blocks, values, scales, number, active)
+            blocks = self._call(passes.restore_pass, blocks, values, scales, number, active)
         return blocks
 
     def _unit(self, place: int) -> Array:
@@ -171,9 +173,9 @@ class BatchSolver:
 
     def _rule(self, place: int) -> StoppingRule:
         solver = self._run.chosen.solver
-        return make_stopping_rule(
-            solver.rtol * self._unit(place).min(), solver.max_steps, self._run.diffusion.dtype
-        )
+        if isinstance(solver, FixedSteps):
+            raise TypeError("a fixed number of steps has no stopping rule")
+        return make_stopping_rule(solver.rtol * self._unit(place).min(), solver.max_steps, self._run.diffusion.dtype)
 
     def _outcome(self, place: int, moves: Array, steps: Array) -> DiffusionOutcome:
         solver, unit = self._run.chosen.solver, self._unit(place)
