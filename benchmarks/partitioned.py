@@ -26,6 +26,7 @@ EDGES_PER_NODE, N_CHANNELS, N_WORKERS = 15, 32, 4
 SETTINGS = {"alpha": 0.5, "beta": 0, "objective": "representation"}
 PAPERS = {"nodes": 111_059_956, "edges": 1_615_685_872, "channels": 128}
 BANDWIDTH = 1.25e9  # bytes a second in and out of a worker: a network of 10 Gbit/s
+WORKER_MEMORY = 32e9  # bytes: as many panels at a time as fit
 ROW_BYTES, LANES = 64, 16
 ONE_THREAD = {"NUMBA_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
@@ -238,6 +239,7 @@ def predicted(facts: dict, n_workers: int, halo: str | None) -> dict:
         memory = estimate(n_nodes, PAPERS["edges"], PAPERS["channels"], objective="representation").memory
         busy = min(n_workers, panels)
         return row | {
+            "panels at a time": busy,
             "GB of memory per worker": (memory + graph_bytes) / 1e9,
             "GB exchanged per step": 0.0,
             "minutes of arithmetic": work / busy / 60,
@@ -248,11 +250,15 @@ def predicted(facts: dict, n_workers: int, halo: str | None) -> dict:
     per_node = facts["halo per node" if halo == "measured" else "random halo per node"][n_workers]
     n_halo = per_node * n_nodes
     exchange = ROW_BYTES * n_halo / n_workers / BANDWIDTH * panels * facts["exchanges"]
-    # a call for each partition and for each pair of them, and for the sums; all panels at once as memory allows
-    calls = facts["exchanges"] * (n_workers * (n_workers - 1) + 5 * n_workers)
+    fixed = WORKER_BYTES + graph_bytes / n_workers
+    panel = ROW_BYTES * (OWN_BLOCKS * n_nodes + HALO_BLOCKS * n_halo) / n_workers
+    at_once = min(panels, max(1, int((WORKER_MEMORY - fixed) / panel)))
+    # calls for each pair of partitions, and for each partition: a pass, an update, and two for sums
+    calls = facts["exchanges"] * (n_workers * (n_workers - 1) + 4 * n_workers) * -(-panels // at_once)
     minutes = [work / n_workers / 60, exchange / 60, calls * facts["call"] / 60]
-    memory = WORKER_BYTES + (graph_bytes + ROW_BYTES * (OWN_BLOCKS * n_nodes + HALO_BLOCKS * n_halo)) / n_workers
+    memory = fixed + at_once * panel
     return row | {
+        "panels at a time": at_once,
         "GB of memory per worker": memory / 1e9,
         "GB exchanged per step": ROW_BYTES * n_halo * panels / 1e9,
         "minutes of arithmetic": minutes[0],

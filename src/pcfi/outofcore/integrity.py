@@ -16,7 +16,8 @@ def drop_damaged(run: OutOfCoreRun) -> list[str]:
     damaged = _drop_gathered(run)
     damaged += _drop_tasks(run, "survey", lambda index, entry: _survey_damage(run, index, entry))
     damaged += _drop_tasks(run, "order", lambda _, entry: _changed(run, entry) + _lost(run, file_names.GROUP_COSTS))
-    damaged += _drop_tasks(run, "partition", lambda _, entry: _changed(run, entry))
+    divided = run.folder.has(file_names.PARTITIONS)  # else the graph may be divided in another way
+    damaged += _drop_tasks(run, "partition", lambda _, entry: _changed(run, entry) or ["partitions"] * (not divided))
     damaged += _drop_tasks(run, "hops", lambda _, entry: _changed(run, entry))
     damaged += _drop_tasks(run, "fit", lambda *_: _model_damage(run))
     if not run.folder.finished("fit"):

@@ -204,7 +204,9 @@ def eliminate(
     return updated(blocks, active, gone=all_gone, rounds=all_rounds, reduced=counts)
 
 
-def make_systems(partition: Partition, method: PassSettings, opened: list[OpenBlock], blocks: Blocks) -> list[PartSystem]:
+def make_systems(
+    partition: Partition, settings: PassSettings, opened: list[OpenBlock], blocks: Blocks
+) -> list[PartSystem]:
     """The systems of a batch, without the leaves."""
     graph, own, systems = csr_graph(partition), partition.n_own, []
     for block, gone in zip(opened, blocks.gone, strict=True):
@@ -215,8 +217,8 @@ def make_systems(partition: Partition, method: PassSettings, opened: list[OpenBl
             degree_diagonal(rows, block.degree, diagonal, diagonal)
         else:
             confidence_diagonal(graph, rows, scales, diagonal, diagonal)
-        if not method.settles:
-            invert_diagonal(rows, diagonal, method.self_weight, diagonal)
+        if not settings.settles:
+            invert_diagonal(rows, diagonal, settings.self_weight, diagonal)
         systems.append(PartSystem(copied(scales[:own]), diagonal, rows, partition.group_starts(rows)))
     return systems
 

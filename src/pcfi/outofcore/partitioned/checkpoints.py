@@ -14,6 +14,7 @@ from pcfi.files.paths import remove
 from pcfi.outofcore import file_names
 from pcfi.outofcore.partitioned import part_tasks
 from pcfi.outofcore.partitioned.exchange import Partitions, PerPartition
+from pcfi.outofcore.partitioned.layout import PartitionLayout
 from pcfi.outofcore.run import OutOfCoreRun
 
 
@@ -34,7 +35,7 @@ def save(run: OutOfCoreRun, parts: Partitions, panels: list[int], progress: Prog
     facts = {
         "slot": slot,
         "panels": panels,
-        "partitions": parts.count,
+        "bounds": PartitionLayout.of_run(run).bounds.tolist(),
         "steps": progress.steps,
         "running": progress.running,
         "lanes": [{name: getattr(one, name).tolist() for name in LaneState._fields} for one in progress.lanes],
@@ -50,7 +51,8 @@ def load(run: OutOfCoreRun, unfinished: Iterable[int]) -> tuple[list[int], int, 
     if not folder.has(file_names.CHECKPOINT) or not folder.is_intact(file_names.CHECKPOINT):
         return None
     facts = folder.read(file_names.CHECKPOINT)
-    usable = set(facts["panels"]) <= set(unfinished) and all(map(folder.is_same, facts["checksums"]))
+    fits = facts["bounds"] == PartitionLayout.of_run(run).bounds.tolist() and set(facts["panels"]) <= set(unfinished)
+    usable = fits and all(map(folder.is_same, facts["checksums"]))
     return (facts["panels"], facts["slot"], facts) if usable else None
 
 

@@ -18,7 +18,7 @@ from pcfi._typing import Array
 from pcfi.files.atomic_output import atomic_output
 from pcfi.outofcore import file_names
 from pcfi.outofcore.interval_tasks import neighbour_parts, spread_groups
-from pcfi.outofcore.partitioned.blocks import Blocks, OpenBlock, Pieces, PartSystem, close_block, copied, open_block
+from pcfi.outofcore.partitioned.blocks import Blocks, OpenBlock, PartSystem, Pieces, close_block, copied, open_block
 from pcfi.outofcore.partitioned.layout import Partition, PartitionLayout, graph_of, open_partition
 from pcfi.outofcore.run import OutOfCoreRun, patterns_at_a_time
 from pcfi.outofcore.runners import opened_run
@@ -56,7 +56,9 @@ def open_panels(partition: Partition, where: Where, panels: list[int]) -> list[O
     return [open_block(partition, _diffusion(run, partition, panel)) for panel in panels]
 
 
-def close_panels(partition: Partition, where: Where, panels: list[int], systems: list[PartSystem], blocks: Blocks) -> None:
+def close_panels(
+    partition: Partition, where: Where, panels: list[int], systems: list[PartSystem], blocks: Blocks
+) -> None:
     """Write the filled rows of a partition, for each panel of a batch."""
     run = opened_run(*where)
     run.check_owner()

@@ -23,9 +23,9 @@ from pcfi._kernels.thread_team import SerialExecutor
 from pcfi._typing import Array
 from pcfi.outofcore.partitioned.blocks import (
     Blocks,
+    PartSystem,
     PassSettings,
     Pieces,
-    PartSystem,
     copied,
     csr_graph,
     filled_like,
@@ -38,12 +38,12 @@ from pcfi.outofcore.partitioned.layout import Partition
 # the initial guess
 
 
-def begin_guess(method: PassSettings, systems: list[PartSystem], blocks: Blocks) -> Blocks:
+def begin_guess(settings: PassSettings, systems: list[PartSystem], blocks: Blocks) -> Blocks:
     """Blocks without a guess: NaN at free cells; a fixed number of steps begins at zero."""
     scales, solution = [system.scales for system in systems], []
     for system, known in zip(systems, blocks.solution, strict=True):
         block = copied(known)
-        if method.settles:
+        if settings.settles:
             block[system.diagonal > 0] = np.nan
         solution.append(block)
     return blocks._replace(solution=solution, scales=scales)
@@ -67,12 +67,12 @@ def guess_level(
     return updated(blocks, active, solution=solution, reduced=counts)
 
 
-def end_guess(method: PassSettings, systems: list[PartSystem], blocks: Blocks) -> Blocks:
+def end_guess(settings: PassSettings, systems: list[PartSystem], blocks: Blocks) -> Blocks:
     """The guess in scaled form, and a first direction of zero."""
     solution = []
     for system, guess in zip(systems, blocks.solution, strict=True):
         block = copied(np.nan_to_num(guess, nan=0.0, posinf=np.inf, neginf=-np.inf))
-        if method.keeps_constants:
+        if settings.keeps_constants:
             np.multiply(block, system.scales, out=block, where=system.diagonal > 0)
         solution.append(block)
     return blocks._replace(solution=solution, direction=[filled_like(block, 0) for block in solution])
@@ -152,28 +152,38 @@ def solution_pass(
 
 
 def step_pass(
-    partition: Partition, method: PassSettings, systems: list[PartSystem], blocks: Blocks, pieces: Pieces, active: list[int]
+    partition: Partition,
+    settings: PassSettings,
+    systems: list[PartSystem],
+    blocks: Blocks,
+    pieces: Pieces,
+    active: list[int],
 ) -> Blocks:
     """Take a step."""
     graph, solutions = csr_graph(partition), []
     for place, panel in enumerate(active):
         system, own = systems[panel], blocks.solution[panel]
         block, out = with_halo(partition, own, pieces, place), copied(own)
-        arguments = graph, system.rows, block, out, system.diagonal, method.self_weight, 1
+        arguments = graph, system.rows, block, out, system.diagonal, settings.self_weight, 1
         SerialExecutor(np.zeros(1, dtype=np.uint8)).run_team(partial(take_steps, *arguments))
         solutions.append(out)
     return updated(blocks, active, solution=solutions)
 
 
 def move_pass(
-    partition: Partition, method: PassSettings, systems: list[PartSystem], blocks: Blocks, pieces: Pieces, active: list[int]
+    partition: Partition,
+    settings: PassSettings,
+    systems: list[PartSystem],
+    blocks: Blocks,
+    pieces: Pieces,
+    active: list[int],
 ) -> Blocks:
     """`reduced`: the most that one further step would move."""
     graph, maxima = csr_graph(partition), []
     for place, panel in enumerate(active):
         system, own = systems[panel], blocks.solution[panel]
         block, largest = with_halo(partition, own, pieces, place), np.zeros((1, own.shape[1]), dtype=own.dtype)
-        weight = method.residual_self_weight
+        weight = settings.residual_self_weight
         max_residual(graph, system.rows, block, system.diagonal, system.scales, weight, largest)
         maxima.append(largest)
     return updated(blocks, active, reduced=maxima)

@@ -19,7 +19,14 @@ from pcfi._kernels.conjugate_gradients import (
 from pcfi._kernels.row_groups import active_lanes, choose_ratios, choose_step_sizes, start_lanes
 from pcfi._typing import Array
 from pcfi.outofcore.partitioned import checkpoints, part_tasks, passes
-from pcfi.outofcore.partitioned.blocks import PassSettings, eliminate, first_blocks, joined_maxima, joined_sums, make_systems
+from pcfi.outofcore.partitioned.blocks import (
+    PassSettings,
+    eliminate,
+    first_blocks,
+    joined_maxima,
+    joined_sums,
+    make_systems,
+)
 from pcfi.outofcore.partitioned.checkpoints import Progress
 from pcfi.outofcore.partitioned.exchange import Partitions, PerPartition
 from pcfi.outofcore.run import OutOfCoreRun
@@ -37,7 +44,7 @@ class BatchSolver:
     def __init__(self, run: OutOfCoreRun, parts: Partitions, panels: list[int], advance: Advance) -> None:
         self._run, self._parts, self._panels, self._advance = run, parts, panels, advance
         self._all = list(range(len(panels)))
-        self._method = PassSettings.of(run.diffusion)
+        self._settings = PassSettings.of(run.diffusion)
         self._n_rounds = [0] * len(panels)
         self._systems, self._kept = PerPartition(), PerPartition()
 
@@ -51,9 +58,9 @@ class BatchSolver:
         if resumed is not None:
             slot, facts = resumed
             progress, blocks = checkpoints.progress_of(facts, progress.lanes), self._loaded(slot)
-        elif self._method.settles:
+        elif self._settings.settles:
             blocks = self._guess(blocks)
-        blocks, moves = (self._settle if self._method.settles else self._step)(blocks, progress)
+        blocks, moves = (self._settle if self._settings.settles else self._step)(blocks, progress)
         blocks = self._restore(blocks)
         written = self._parts.on_each(
             part_tasks.close_panels, self._parts.graphs, self._parts.where, self._panels, self._systems, blocks
@@ -69,15 +76,15 @@ class BatchSolver:
         opened = self._call(part_tasks.open_panels, self._parts.where, self._panels)
         blocks = self._call(first_blocks, opened)
         widths = [len(self._run.layout.panels[panel]) for panel in self._panels]
-        active, pieces = self._all if self._method.centred else [], PerPartition([] for _ in self._parts.graphs)
+        active, pieces = self._all if self._settings.centred else [], PerPartition([] for _ in self._parts.graphs)
         while active:
             blocks = self._call(eliminate, opened, widths, blocks, pieces, active)
             for place in active:
                 self._n_rounds[place] += 1
             active = self._with_news(blocks, active)
             pieces = self._parts.halos(blocks, "gone", active)
-        self._systems = self._call(make_systems, self._method, opened, blocks)
-        blocks = self._parts.on_each(passes.begin_guess, self._method, self._systems, blocks)
+        self._systems = self._call(make_systems, self._settings, opened, blocks)
+        blocks = self._parts.on_each(passes.begin_guess, self._settings, self._systems, blocks)
         self._kept = self._parts.on_each(passes.without_solution, blocks)
         return blocks
 
@@ -92,7 +99,7 @@ class BatchSolver:
             pieces = self._parts.halos(blocks, "solution", active)
             blocks = self._call(passes.guess_level, self._systems, blocks, pieces, active)
             active = self._with_news(blocks, active)
-        return self._parts.on_each(passes.end_guess, self._method, self._systems, blocks)
+        return self._parts.on_each(passes.end_guess, self._settings, self._systems, blocks)
 
     def _settle(self, blocks: PerPartition, progress: Progress) -> tuple[PerPartition, list[Array]]:
         """Conjugate gradients, as `conjugate_gradients.solve_steady_state` does it for a block of all nodes."""
@@ -140,10 +147,10 @@ class BatchSolver:
         steps = solver.steps if isinstance(solver, FixedSteps) else 0
         while progress.steps < steps:
             pieces = self._parts.halos(blocks, "solution", self._all)
-            blocks = self._call(passes.step_pass, self._method, self._systems, blocks, pieces, self._all)
+            blocks = self._call(passes.step_pass, self._settings, self._systems, blocks, pieces, self._all)
             blocks = self._advanced(blocks, progress, 1)
         pieces = self._parts.halos(blocks, "solution", self._all)
-        moved = self._call(passes.move_pass, self._method, self._systems, blocks, pieces, self._all)
+        moved = self._call(passes.move_pass, self._settings, self._systems, blocks, pieces, self._all)
         return blocks, self._parts.joined(joined_maxima, moved, self._all)
 
     def _advanced(self, blocks: PerPartition, progress: Progress, steps: int) -> PerPartition:
