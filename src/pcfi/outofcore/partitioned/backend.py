@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from pcfi.errors import ParameterError, TooLargeError
+from pcfi.errors import ParameterError, TooLargeError, counted
 from pcfi.files.paths import remove
 from pcfi.outofcore import file_names
-from pcfi.outofcore.backend import OutOfCoreBackend
+from pcfi.outofcore.backend import LOG, OutOfCoreBackend
 from pcfi.outofcore.interval_tasks import spread_groups
 from pcfi.outofcore.partitioned import checkpoints, part_tasks
 from pcfi.outofcore.partitioned.blocks import joined_sums
@@ -39,6 +39,8 @@ class PartitionedBackend(OutOfCoreBackend):
             self._do("order", 1)
             self._once(file_names.PARTITIONS, lambda: divide(run, run.folder.read(file_names.PLAN)["partitions"]))
             self._do("partition", PartitionLayout.of_run(run).n_partitions)
+            n_halo = _halo_rows(run)
+            LOG.info("the graph is divided: halos have %s, %.2f per node", counted(n_halo, "row"), n_halo / run.n_nodes)
             self._parts = None  # the graphs with other weights are not needed any more
             self._parts = dtype, Partitions(run, self._runner, dtype)
         return self._parts[1]
@@ -47,7 +49,7 @@ class PartitionedBackend(OutOfCoreBackend):
         """Panels whose blocks fit into the memory of the workers, besides the graph."""
         run, plan = self._run, self._run.folder.read(file_names.PLAN)
         bounds, finished = PartitionLayout.of_run(run).bounds, run.folder.finished("partition")
-        n_halo = sum(finished[number]["halo_starts"][-1] for number in range(len(bounds) - 1))
+        n_halo = _halo_rows(run)
         share = -(-(len(bounds) - 1) // plan["workers"]) / (len(bounds) - 1)
         graph = sum(part[2] for entry in finished.values() for part in entry["checksums"])
         panel = partition_bytes(size_of(run, plan["threads"]), 1, n_halo)
@@ -156,6 +158,11 @@ class PartitionedBackend(OutOfCoreBackend):
                     self._remove_parts(name)
                     begin = time.perf_counter()
                 advance(1)
+
+
+def _halo_rows(run: OutOfCoreRun) -> int:
+    """Number of rows of the halos of all partitions."""
+    return sum(int(entry["halo_starts"][-1]) for entry in run.folder.finished("partition").values())
 
 
 def _hops_entry(run: OutOfCoreRun, group: int, entries: list[dict[str, Any]]) -> dict[str, Any]:
