@@ -12,7 +12,7 @@ from pcfi import scale
 from pcfi._kernels import reference
 from pcfi.outofcore import plan
 from pcfi.outofcore.feature_stores import open_features
-from pcfi.outofcore.partitioned import checkpoints, layout, part_tasks
+from pcfi.outofcore.partitioned import checkpoints, layout, part_tasks, solver
 from pcfi.settings import Settings
 from random_problems import random_edges
 
@@ -55,7 +55,7 @@ def problem(name: str, dtype=np.float32):
     }[name]()
     values = rng.normal(size=(n_nodes, n_channels)).astype(dtype)
     values[rng.random(values.shape) < 0.8] = np.nan
-    values[rng.random(n_nodes) < 0.4] = np.nan  # whole rows: leaves of trees can only be eliminated if nothing is known
+    values[rng.random(n_nodes) < 0.7] = np.nan  # whole rows: leaves of trees can only be eliminated if nothing is known
     return values, edges, None if weights is None else rng.random(edges.shape[1]) + 0.1
 
 
@@ -126,10 +126,10 @@ def test_values_and_intervals_are_the_same_in_partitions(files, tmp_path):
     assert parts.columns == whole.columns
 
 
-@pytest.mark.parametrize("solver", [pcfi.UntilSettled(rtol=1e-9), pcfi.FixedSteps(25)])
+@pytest.mark.parametrize("steps_to_take", [pcfi.UntilSettled(rtol=1e-9), pcfi.FixedSteps(25)])
 @pytest.mark.parametrize("damaged", [False, True])
-def test_a_run_that_is_stopped_goes_on_from_its_checkpoint(files, tmp_path, monkeypatch, solver, damaged):
-    impute = partial(files("random", np.float64), **PAPER | {"solver": solver})
+def test_a_run_that_is_stopped_goes_on_from_its_checkpoint(files, tmp_path, monkeypatch, steps_to_take, damaged):
+    impute = partial(files("random", np.float64), **PAPER | {"solver": steps_to_take})
     expected = impute(tmp_path / "whole.npy", partitions=3).open()
     save, load, steps = checkpoints.save, checkpoints.progress_of, []
 
@@ -157,6 +157,56 @@ def test_a_run_that_is_stopped_goes_on_from_its_checkpoint(files, tmp_path, monk
     assert steps == ([] if damaged else [20])
     np.testing.assert_array_equal(again.open(), expected)
     assert not work.exists()
+
+
+@pytest.mark.parametrize("stage", ["first_hops", "collect_hops", "close_panels", "collect_panels", "spread_part"])
+def test_a_run_that_is_stopped_in_any_stage_goes_on_to_the_same_bits(files, tmp_path, monkeypatch, stage):
+    impute = partial(files("random"), partitions=3, alpha=0.8, beta=0.1)
+    expected = impute(tmp_path / "whole.npy", intervals=tmp_path / "i0.parquet").open()
+    function, calls = getattr(part_tasks, stage), []
+
+    def stopped(*arguments):
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return function(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(part_tasks, stage, stopped)
+        with pytest.raises(KeyboardInterrupt):
+            impute(tmp_path / "y.npy", intervals=tmp_path / "i1.parquet")
+    again = impute(tmp_path / "y.npy", intervals=tmp_path / "i1.parquet")
+    np.testing.assert_array_equal(again.open(), expected)
+    before, after = (pq.read_table(tmp_path / f"i{k}.parquet") for k in (0, 1))
+    assert after.equals(before)
+
+
+def test_leaves_are_eliminated_across_partitions(files, tmp_path, monkeypatch):
+    seen = []
+    restore = solver.BatchSolver._restore
+
+    def noted(self, blocks):
+        seen.extend(self._n_rounds)
+        return restore(self, blocks)
+
+    monkeypatch.setattr(solver.BatchSolver, "_restore", noted)
+    files("tails")(tmp_path / "y.npy", partitions=4, **PAPER)
+    assert max(seen) >= 3
+
+
+def test_few_sources_of_many_channels_agree_within_the_tolerance_of_the_solver(tmp_path):
+    # in one piece they go through an influence matrix, in partitions through blocks of channels
+    values = np.full((600, 40), np.nan)
+    values[[3, 77, 500]] = np.random.default_rng(0).normal(size=(3, 40))
+    np.save(tmp_path / "x.npy", values)
+    ring = np.stack([np.arange(600), (np.arange(600) + 1) % 600])
+    scale.build_graph(
+        np.concatenate([ring, random_edges(np.random.default_rng(1), "random", 600, 3)], 1), tmp_path / "g"
+    )
+    impute = partial(scale.impute, tmp_path / "x.npy", tmp_path / "g", **PAPER | {"solver": pcfi.UntilSettled(1e-9)})
+    expected = impute(tmp_path / "whole.npy", partitions=1).open()
+    found = impute(tmp_path / "parts.npy", partitions=3).open()
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6 * np.ptp(expected))
 
 
 def test_the_blocks_of_a_batch_do_not_change_each_other(files, tmp_path, monkeypatch):
