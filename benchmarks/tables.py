@@ -170,6 +170,9 @@ def panel_table(rows: list[dict[str, Any]]) -> str:
 
 
 PARTITIONED_COLUMNS = {
+    "nodes": "nodes",
+    "edges": "edges",
+    "channels": "channels",
     "steps": "steps",
     "exchanges of a panel": "exchanges of a panel",
     "rows of halos per node": "rows of halos per node",

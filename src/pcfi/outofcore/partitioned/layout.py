@@ -213,20 +213,21 @@ def make_partition(run: OutOfCoreRun, index: int) -> Entry:
     first, last = layout.bounds[index : index + 2].tolist()
     order, positions = (folder.map(name, (run.n_nodes,), np.int32) for name in (file_names.ORDER, file_names.POSITIONS))
     nodes = np.array(order[first:last])
-    is_halo = np.zeros(run.n_nodes, dtype=np.bool_)
+    column = np.zeros(run.n_nodes, dtype=np.int32)  # of each position; first, whether it has one
     for part in row_portions(graph, nodes):
-        is_halo[positions[graph.indices[row_entries(graph, part)]]] = True
-    is_halo[first:last] = False
-    halo = np.flatnonzero(is_halo).astype(np.int32)
+        column[positions[graph.indices[row_entries(graph, part)]]] = 1
+    column[first:last] = 0
+    halo = np.flatnonzero(column).astype(np.int32)
+    column[first:last] = np.arange(len(nodes))
+    column[halo] = len(nodes) + np.arange(len(halo))
     indptr = np.concatenate([[0], np.cumsum(graph.indptr[nodes + 1] - graph.indptr[nodes])])
     indices = np.empty(indptr[-1], dtype=np.int32)
     weights = np.empty(0 if graph.weights is None else indptr[-1])
     done = 0
     for part in row_portions(graph, nodes):
         entries = row_entries(graph, part)
-        place, near = slice(done, done + len(entries)), positions[graph.indices[entries]]
-        outside = len(nodes) + np.searchsorted(halo, near)
-        indices[place] = np.where((near >= first) & (near < last), near - first, outside)
+        place = slice(done, done + len(entries))
+        indices[place] = column[positions[graph.indices[entries]]]
         if graph.weights is not None:
             weights[place] = graph.weights[entries]
         done += len(entries)
