@@ -115,14 +115,14 @@ class PartitionedBackend(OutOfCoreBackend):
             return
         parts, size = self._partitions(run.diffusion.dtype), self._panels_at_a_time()
         found = checkpoints.load(run, waiting)
-        batches = [] if found is None else [found[0]]
-        rest = [panel for panel in waiting if found is None or panel not in found[0]]
+        resumed = [] if found is None else found["panels"]
+        rest = [panel for panel in waiting if panel not in resumed]
+        batches = [resumed] if resumed else []
         batches += [rest[first : first + size] for first in range(0, len(rest), size)]
         with progress_bar("diffuse (steps)", 0, show=run.settings.progress) as advance:
-            for number, panels in enumerate(batches):
+            for panels in batches:
                 begin = time.perf_counter()
-                resumed = (found[1], found[2]) if found is not None and number == 0 else None
-                outcomes = BatchSolver(run, parts, panels, advance).fill(resumed)
+                outcomes = BatchSolver(run, parts, panels, advance).fill(found if panels is resumed else None)
                 self._collect(parts, panels, outcomes, begin)
                 checkpoints.discard(run)
 

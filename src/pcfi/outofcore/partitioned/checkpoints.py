@@ -45,15 +45,15 @@ def save(run: OutOfCoreRun, parts: Partitions, panels: list[int], progress: Prog
     return slot
 
 
-def load(run: OutOfCoreRun, unfinished: Iterable[int]) -> tuple[list[int], int, dict[str, Any]] | None:
-    """Panels, slot and facts of the last checkpoint; None if there is none, or none that is of use."""
+def load(run: OutOfCoreRun, unfinished: Iterable[int]) -> dict[str, Any] | None:
+    """The facts of the last checkpoint; None if there is none, or none that is of use."""
     folder = run.folder
     if not folder.has(file_names.CHECKPOINT) or not folder.is_intact(file_names.CHECKPOINT):
         return None
-    facts = folder.read(file_names.CHECKPOINT)
+    facts: dict[str, Any] = folder.read(file_names.CHECKPOINT)
     fits = facts["bounds"] == PartitionLayout.of_run(run).bounds.tolist() and set(facts["panels"]) <= set(unfinished)
     usable = fits and all(map(folder.is_same, facts["checksums"]))
-    return (facts["panels"], facts["slot"], facts) if usable else None
+    return facts if usable else None
 
 
 def progress_of(facts: dict[str, Any], like: list[LaneState]) -> Progress:

@@ -5,6 +5,7 @@ calls are of pure functions, so a lost worker costs the calls since the last che
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -48,16 +49,16 @@ class BatchSolver:
         self._n_rounds = [0] * len(panels)
         self._systems, self._kept = PerPartition(), PerPartition()
 
-    def fill(self, resumed: tuple[int, dict[str, object]] | None) -> list[DiffusionOutcome]:
+    def fill(self, checkpoint: dict[str, Any] | None) -> list[DiffusionOutcome]:
         """Solve the panels, from a checkpoint if there is one, and write the rows of each partition to a file."""
         dtype = self._run.diffusion.dtype
         progress = Progress(
             running=self._all.copy(), lanes=[make_lane_state(lane_count(dtype), dtype) for _ in self._all]
         )
         blocks = self._open()
-        if resumed is not None:
-            slot, facts = resumed
-            progress, blocks = checkpoints.progress_of(facts, progress.lanes), self._loaded(slot)
+        if checkpoint is not None:
+            progress = checkpoints.progress_of(checkpoint, progress.lanes)
+            blocks = self._loaded(checkpoint["slot"])
         elif self._settings.settles:
             blocks = self._guess(blocks)
         blocks, moves = (self._settle if self._settings.settles else self._step)(blocks, progress)
@@ -82,7 +83,8 @@ class BatchSolver:
             for place in active:
                 self._n_rounds[place] += 1
             active = self._with_news(blocks, active)
-            pieces = self._parts.halos(blocks, "gone", active)
+            if active:
+                pieces = self._parts.halos(blocks, "gone", active)
         self._systems = self._call(make_systems, self._settings, opened, blocks)
         blocks = self._parts.on_each(passes.begin_guess, self._settings, self._systems, blocks)
         self._kept = self._parts.on_each(passes.without_solution, blocks)
