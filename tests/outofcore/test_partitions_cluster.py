@@ -13,7 +13,7 @@ import pytest
 
 from local_cluster import Cluster
 from pcfi import FixedSteps, scale
-from pcfi.outofcore.plan import WORKER_BYTES
+from pcfi.outofcore import plan
 from random_problems import random_edges
 
 distributed = pytest.importorskip("distributed")
@@ -55,16 +55,18 @@ def connected(cluster, n_workers):
     return client
 
 
-def test_one_two_and_four_workers_get_the_same_bits(tmp_path, files, cluster):
+def test_one_two_and_four_workers_get_the_same_bits(tmp_path, files, cluster, monkeypatch):
     impute = partial(scale.impute, *files, **PAPER)
     alone = impute(tmp_path / "alone.npy", partitions=4)
     for n_workers in (1, 2, 4):
         while len(cluster.workers) < n_workers:
             cluster.add_worker("--no-nanny")
-        # more than the share of one of four, but not what all nodes take: the graph is divided without being asked to
-        choice = {"memory": WORKER_BYTES + 6_500_000} if n_workers == 4 else {"partitions": 3}
+        choice = {"partitions": 3}
+        if n_workers == 4:  # as if no worker could hold the graph: it is divided without being asked to
+            monkeypatch.setattr(plan, "whole_graph_bytes", lambda *_: 1 << 60)
+            choice = {}
         with connected(cluster, n_workers) as client:
-            shared = impute(tmp_path / f"{n_workers}.npy", client=client, **choice)
+            shared = impute(tmp_path / f"{n_workers}.npy", client=client, memory="2GB", **choice)
         assert shared.seconds["partition"] > 0
         np.testing.assert_array_equal(shared.open(), alone.open())
         assert (shared.steps, shared.residual) == (alone.steps, alone.residual)

@@ -38,7 +38,7 @@ PROCESS_BYTES = 260_000_000  # Python, numpy, numba and the compiled kernels, wi
 WORKER_BYTES = 360_000_000  # the same in a Dask worker
 READ_COPIES = 3  # of a row group: as it stands in the file, decoded, and as rows
 ROW_BYTES = 64  # of a node in a block, as in `pcfi._kernels.vectors`
-OWN_BLOCKS, HALO_BLOCKS = 9, 4  # of a panel alive at a time in partitions, of own rows and of rows of halos
+OWN_BLOCKS, HALO_BLOCKS = 10, 6  # of a panel alive at a time in partitions, of own rows and of rows of halos
 MAX_TREE_SUMS = 7  # channels x channels sums alive at a time: a path of the tree, the part being added, its product
 
 
@@ -114,9 +114,9 @@ def whole_graph_bytes(size: ProblemSize, settings: Settings) -> int:
     return max(diffuse_task_bytes(size, settings), hops_task_bytes(size))
 
 
-def partition_bytes(size: ProblemSize, n_workers: int, n_halo: int = 0) -> int:
-    """Bytes of the blocks of a panel in a worker that has its share of the nodes; `n_halo` is that of all halos."""
-    return ROW_BYTES * (OWN_BLOCKS * size.n_nodes + HALO_BLOCKS * n_halo) // n_workers
+def partition_bytes(n_own: Any, n_halo: Any) -> Any:
+    """Bytes of the blocks of a panel in a partition."""
+    return ROW_BYTES * (OWN_BLOCKS * n_own + HALO_BLOCKS * n_halo)
 
 
 def _range_rows(run: OutOfCoreRun) -> int:
@@ -152,7 +152,7 @@ def refuse_small_budget(
         )
     needed = whole_graph_bytes(size, settings)
     if n_workers:
-        needed = min(needed, partition_bytes(size, n_workers))
+        needed = min(needed, partition_bytes(size.n_nodes, 0) // n_workers)
     if base + needed > budget:
         words = two_sizes_in_words(base + needed, budget)
         raise TooLargeError(

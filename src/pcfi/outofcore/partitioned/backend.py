@@ -15,7 +15,7 @@ from pcfi.outofcore.partitioned.blocks import joined_sums
 from pcfi.outofcore.partitioned.exchange import Partitions
 from pcfi.outofcore.partitioned.layout import PartitionLayout, divide
 from pcfi.outofcore.partitioned.solver import BatchSolver
-from pcfi.outofcore.plan import partition_bytes, size_of
+from pcfi.outofcore.plan import partition_bytes
 from pcfi.outofcore.run import OutOfCoreRun, patterns_at_a_time
 from pcfi.outofcore.runners import Runner
 from pcfi.progress import progress_bar
@@ -46,21 +46,24 @@ class PartitionedBackend(OutOfCoreBackend):
         return self._parts[1]
 
     def _panels_at_a_time(self) -> int:
-        """Panels whose blocks fit into the memory of the workers, besides the graph."""
+        """Panels whose blocks fit into the memory of every worker, besides its share of the graph."""
         run, plan = self._run, self._run.folder.read(file_names.PLAN)
-        bounds, finished = PartitionLayout.of_run(run).bounds, run.folder.finished("partition")
-        n_halo = _halo_rows(run)
-        share = -(-(len(bounds) - 1) // plan["workers"]) / (len(bounds) - 1)
-        graph = sum(part[2] for entry in finished.values() for part in entry["checksums"])
-        panel = partition_bytes(size_of(run, plan["threads"]), 1, n_halo)
-        spare = plan["budget"] - plan["base"] - share * (graph + 4 * (run.n_nodes + n_halo))
-        if spare < share * panel:
-            words = two_sizes_in_words(plan["budget"] - spare + share * panel, plan["budget"])
+        finished, bounds = run.folder.finished("partition"), PartitionLayout.of_run(run).bounds
+        n_own, count = np.diff(bounds), len(bounds) - 1
+        n_halo = np.array([finished[number]["halo_starts"][-1] for number in range(count)])
+        graph = np.array([sum(part[2] for part in finished[number]["checksums"]) for number in range(count)])
+        workers = np.arange(count) * plan["workers"] // count
+        panels, graphs = (
+            np.bincount(workers, weights=one) for one in (partition_bytes(n_own, n_halo), graph + 4 * (n_own + n_halo))
+        )
+        spare = plan["budget"] - plan["base"] - graphs
+        if (spare < panels).any():
+            words = two_sizes_in_words(int(plan["base"] + (graphs + panels).max()), plan["budget"])
             raise TooLargeError(
                 f"a worker needs about {words[0]} for its share of the graph and of the channels, but memory is "
                 f"{words[1]}: start more workers, or grant more memory"
             )
-        return int(spare // (share * panel))
+        return int((spare // panels).min())
 
     def _count_hops_of_groups(self, count: int) -> None:
         run = self._run
