@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
+from uuid import uuid4
 
 import numpy as np
 
@@ -37,6 +38,9 @@ TASKS: dict[str, Callable[[OutOfCoreRun, int], Any]] = {
     "write": tasks.write,
 }
 
+# By Dask's defaults, calls with this prefix are never moved to an idle worker, which would take their blocks along
+# (distributed.scheduler.default-task-durations)
+STAYING = "split-shuffle"
 SECONDS_BETWEEN_LOOKS = 2.0  # at the workers, while tasks run
 MAX_SECONDS_WITHOUT_WORKERS = 60  # that do tasks; a scheduler that restarts its workers has some again by then
 
@@ -206,7 +210,8 @@ class DaskRunner:
         with self._clear_errors([]):
             addresses = self._threads_of_workers()
             chosen = addresses[min(int(share * len(addresses)), len(addresses) - 1)]
-            return self._client.submit(function, *arguments, workers=[chosen], allow_other_workers=True, pure=False)
+            key = f"{STAYING}-{uuid4().hex}"
+            return self._client.submit(function, *arguments, key=key, workers=[chosen], allow_other_workers=True)
 
     def _threads_of_workers(self) -> list[str]:
         """The address of each thread of the workers, looked up every few seconds."""
