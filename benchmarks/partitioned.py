@@ -26,7 +26,7 @@ EDGES_PER_NODE, N_CHANNELS, N_WORKERS = 15, 32, 4
 SETTINGS = {"alpha": 0.5, "beta": 0, "objective": "representation"}
 PAPERS = {"nodes": 111_059_956, "edges": 1_615_685_872, "channels": 128}
 BANDWIDTH = 1.25e9  # bytes a second in and out of a worker: a network of 10 Gbit/s
-WORKER_MEMORY = 32e9  # bytes: as many panels at a time as fit
+WORKER_MEMORY = 48e9  # bytes: as many panels at a time as fit
 ROW_BYTES, LANES = 64, 16
 ONE_THREAD = {"NUMBA_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
