@@ -44,6 +44,8 @@ QUESTIONS = {
     "scale_budget": "Larger than memory: time within a budget of memory, and is the budget kept?",
     "scale_workers": "Larger than memory: how much faster are two single-threaded workers than one?",
     "scale_cost": "Larger than memory: how accurate are the estimates on sizes that they were not fitted to?",
+    "partitioned": "A graph divided among four workers: bytes sent, by the cost model and measured; time and memory",
+    "partitioned_model": "The cost model for OGBN-papers100M: diffusion with a graph in each worker, and divided",
     "default_call": "What does the default call, which learns from hidden cells, cost?",
     "values": "Values of tables: how far from the truth (in standard deviations), and do 90 % intervals cover it?",
     "values_ablation": "Which parts of the value model pay, and how much does each constant matter? (error relative to "
@@ -167,6 +169,35 @@ def panel_table(rows: list[dict[str, Any]]) -> str:
     return table([{name: row.get(name, row["pcfi"]) for name in names} for row in rows if "linear" in row])
 
 
+PARTITIONED_COLUMNS = {
+    "nodes": "nodes",
+    "edges": "edges",
+    "channels": "channels",
+    "steps": "steps",
+    "exchanges of a panel": "exchanges of a panel",
+    "rows of halos per node": "rows of halos per node",
+    "GB in all, model": "GB sent, model",
+    "GB in all, measured": "GB sent, measured",
+    "seconds": "seconds",
+    "seconds with the complete graph in each worker": "seconds, graph in each worker",
+    "largest difference": "largest difference",
+    "workers": "workers",
+    "graph": "graph",
+    "panels at a time": "panels at a time",
+    "GB of memory per worker": "GB per worker",
+    "GB exchanged per step": "GB sent per step",
+    "minutes of arithmetic": "minutes: arithmetic",
+    "minutes of exchange": "exchange",
+    "minutes of Dask": "Dask",
+    "minutes of diffusion": "in all",
+}
+
+
+def partitioned_table(rows: list[dict[str, Any]]) -> str:
+    """The figures of graphs divided among workers that the page on them shows."""
+    return table([{title: row[name] for name, title in PARTITIONED_COLUMNS.items() if name in row} for row in rows])
+
+
 def write_between(page: Path, begin: str, end: str, text: str) -> None:
     """Replace what stands between two markers of a page."""
     before, _, rest = page.read_text().partition(begin)
@@ -182,6 +213,10 @@ def main() -> None:
     if {f"scale_{name}" for name in SCALE_QUESTIONS} <= set(results):
         write_between(SCALE, BEGIN, END, scale_table(results))
     write_between(README, BEGIN, END, readme_table(results))
+    for name in ("partitioned", "partitioned_model"):
+        if name in results:
+            text = partitioned_table(results[name]["rows"])
+            write_between(DOCS / "partitioned.md", f"<!-- {name} -->\n", f"<!-- /{name} -->\n", text)
     for name, summary in (("maps", map_table), ("panel", panel_table)):
         if name in results:
             page = DOCS / "howto" / f"{name}.md"

@@ -23,11 +23,13 @@ Stage 1
     conjugate_gradients   the steady state of a block
     sweeps                the steady state by Gauss-Seidel sweeps, for directed and very deep graphs
     influence             influence matrices: residuals by row, and writing a product into the features
+    row_groups            the passes of stage 1 over a part of the rows of a graph
 
 Other stages
     channel_propagation   stage 2
     neighbor_mean         mean of the known neighbours
     edge_sorting          edges in any order to compressed sparse rows, larger than memory
+    locality_order        an order of the nodes in which neighbours are near each other
 
 `reference` has a slow implementation of each in plain numpy; tests compare the kernels with it.
 """

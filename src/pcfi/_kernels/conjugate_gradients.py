@@ -122,7 +122,7 @@ def _max_of_pieces(pieces, vectors):
 
 
 @inner
-def _compute_residual(graph, rows, work, pieces, max_residuals):
+def compute_residual(graph, rows, work, pieces, max_residuals):
     """Compute the residual from the solution, and the maximum residual of each piece."""
     zero, one = splat(work.solution, 0.0), splat(work.solution, 1.0)
     for piece in range(pieces[0], pieces[1]):
@@ -139,7 +139,7 @@ def _compute_residual(graph, rows, work, pieces, max_residuals):
 
 
 @inner
-def _multiply(graph, rows, work, source, sign, pieces, sums):
+def multiply(graph, rows, work, source, sign, pieces, sums):
     """Set `image` to (I + sign P) source at the free cells, and `sums` to its product with the source."""
     zero, one = splat(work.solution, 0.0), splat(work.solution, 1.0)
     signs = splat(work.solution, sign)
@@ -157,7 +157,7 @@ def _multiply(graph, rows, work, source, sign, pieces, sums):
 
 
 @inner
-def _update_direction(rows, work, vectors, pieces):
+def update_direction(rows, work, vectors, pieces):
     """Set the direction to image + ratio * direction."""
     ratio = load(vectors, RATIO)
     for k in range(pieces[0] * PIECE_ROWS, min(pieces[1] * PIECE_ROWS, len(rows))):
@@ -166,7 +166,7 @@ def _update_direction(rows, work, vectors, pieces):
 
 
 @inner
-def _update_solution(rows, work, vectors, pieces, max_residuals):
+def update_solution(rows, work, vectors, pieces, max_residuals):
     """Move the solution by the step size along the direction, update the residual and the maxima of its pieces."""
     zero, one = splat(work.solution, 0.0), splat(work.solution, 1.0)
     step_size = load(vectors, STEP_SIZE)
@@ -182,6 +182,57 @@ def _update_solution(rows, work, vectors, pieces, max_residuals):
         store(max_residuals, piece, largest)
 
 
+@inner
+def begin_lanes(state, rule):
+    """Start the lanes whose residual, computed from the solution, is too large; return whether one is worth it.
+
+    After the first start the true residual must at least have been halved.
+    """
+    improving = False
+    for lane in range(len(state.steps)):
+        residual, previous = state.vectors[MAX_RESIDUAL, lane], state.previous_residual[lane]
+        state.active[lane] = residual > rule.rtol and state.steps[lane] < rule.max_steps
+        improving |= state.active[lane] and (previous == 0 or residual < previous / 2)
+        state.previous_residual[lane] = residual
+        state.previous_norm[lane] = 0
+    return improving
+
+
+@inner
+def set_ratios(state, rule):
+    """Set the share of the last direction in the next one, from the norms."""
+    for lane in range(len(state.steps)):
+        norm, previous = state.norm[lane], state.previous_norm[lane]
+        is_first = not previous > 0
+        if is_first:
+            state.smallest_norm[lane] = norm * rule.rounding
+        state.vectors[RATIO, lane] = 0.0 if is_first else norm / previous
+        state.previous_norm[lane] = norm
+
+
+@inner
+def set_step_sizes(state):
+    """Set how far the solution moves along the direction, from norm and curvature; count the steps."""
+    for lane in range(len(state.steps)):
+        norm, curvature = state.norm[lane], state.curvature[lane]
+        active = state.active[lane] and norm > state.smallest_norm[lane] and curvature > 0
+        state.vectors[STEP_SIZE, lane] = norm / curvature if active else 0.0
+        state.steps[lane] += PRODUCTS_PER_ITERATION if active else 0
+        state.active[lane] = active
+
+
+@inner
+def count_active(state, rule):
+    """Return the number of lanes that go on."""
+    n_active = 0
+    for lane in range(len(state.steps)):
+        # the last iteration may take one product more than `max_steps`
+        unfinished = state.vectors[MAX_RESIDUAL, lane] > rule.rtol and state.steps[lane] < rule.max_steps
+        state.active[lane] = state.active[lane] and unfinished
+        n_active += state.active[lane]
+    return n_active
+
+
 @compiled
 def solve_steady_state(graph, rows, work, reductions, rule, team, pieces, state):
     """Bring the free cells of `work.solution` to their steady state.
@@ -190,49 +241,26 @@ def solve_steady_state(graph, rows, work, reductions, rule, team, pieces, state)
     steps of each lane, and `state.max_residual` is the largest |x - Px| of each lane, computed from the solution. A
     lane whose residual stays above `rule.rtol` has used up its steps or cannot get further.
     """
-    n_lanes, n_active = len(state.steps), 0
+    n_active = 0
     while not team.stop[0]:
         if not n_active:  # start, or start again if the true residual has at least been halved
             barrier(team)
-            _compute_residual(graph, rows, work, pieces, reductions.max_residuals)
+            compute_residual(graph, rows, work, pieces, reductions.max_residuals)
             barrier(team)
             _max_of_pieces(reductions.max_residuals, state.vectors)
-            improving = False
-            for lane in range(n_lanes):
-                residual, previous = state.vectors[MAX_RESIDUAL, lane], state.previous_residual[lane]
-                state.active[lane] = residual > rule.rtol and state.steps[lane] < rule.max_steps
-                improving |= state.active[lane] and (previous == 0 or residual < previous / 2)
-                state.previous_residual[lane] = residual
-                state.previous_norm[lane] = 0
-            if not improving:
+            if not begin_lanes(state, rule):
                 break
-        _multiply(graph, rows, work, work.residual, 1.0, pieces, reductions.norms)
+        multiply(graph, rows, work, work.residual, 1.0, pieces, reductions.norms)
         barrier(team)
         _sum_pieces(reductions.norms, state.norm)
-        for lane in range(n_lanes):
-            norm, previous = state.norm[lane], state.previous_norm[lane]
-            is_first = not previous > 0
-            if is_first:
-                state.smallest_norm[lane] = norm * rule.rounding
-            state.vectors[RATIO, lane] = 0.0 if is_first else norm / previous
-            state.previous_norm[lane] = norm
-        _update_direction(rows, work, state.vectors, pieces)
+        set_ratios(state, rule)
+        update_direction(rows, work, state.vectors, pieces)
         barrier(team)
-        _multiply(graph, rows, work, work.direction, -1.0, pieces, reductions.curvature)
+        multiply(graph, rows, work, work.direction, -1.0, pieces, reductions.curvature)
         barrier(team)
         _sum_pieces(reductions.curvature, state.curvature)
-        for lane in range(n_lanes):
-            norm, curvature = state.norm[lane], state.curvature[lane]
-            active = state.active[lane] and norm > state.smallest_norm[lane] and curvature > 0
-            state.vectors[STEP_SIZE, lane] = norm / curvature if active else 0.0
-            state.steps[lane] += PRODUCTS_PER_ITERATION if active else 0
-            state.active[lane] = active
-        _update_solution(rows, work, state.vectors, pieces, reductions.max_residuals)
+        set_step_sizes(state)
+        update_solution(rows, work, state.vectors, pieces, reductions.max_residuals)
         barrier(team)
         _max_of_pieces(reductions.max_residuals, state.vectors)
-        n_active = 0
-        for lane in range(n_lanes):
-            # the last iteration may take one product more than `max_steps`
-            unfinished = state.vectors[MAX_RESIDUAL, lane] > rule.rtol and state.steps[lane] < rule.max_steps
-            state.active[lane] = state.active[lane] and unfinished
-            n_active += state.active[lane]
+        n_active = count_active(state, rule)

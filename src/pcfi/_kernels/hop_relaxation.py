@@ -29,12 +29,15 @@ def mark_sources(sources: Sources, first: int, block: Array) -> None:
 
 @compiled
 def relax(indptr, indices, block, stop):
-    """Turn `block` into hops; `indptr`, `indices` list in-neighbours. Return whether MAX_PASSES were enough."""
+    """Turn `block` into hops; `indptr`, `indices` list in-neighbours. Return whether MAX_PASSES were enough.
+
+    Rows of `block` beyond those of `indptr` are neighbours whose hops are given.
+    """
     one = splat(block, 1)
     for passes in range(MAX_PASSES):
         changed = False
         settled = splat(block, passes)
-        for node in range(block.shape[0]):
+        for node in range(len(indptr) - 1):
             hops = load(block, node)
             if any_less(settled, hops):  # hops of at most `passes` are final
                 nearest = splat(block, UNREACHED)

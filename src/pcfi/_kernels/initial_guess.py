@@ -31,7 +31,7 @@ def fill_initial_guess(graph, pending, free, scratch, scales, block, team, n_fil
     sweep = 0
     while not team.stop[0]:
         for k in range(n_pending):
-            _average_neighbours(graph, pending[k], block, scratch)
+            average_neighbours(graph, pending[k], block, scratch)
         barrier(team)
         n_left, count = 0, 0
         for k in range(n_pending):
@@ -60,7 +60,7 @@ def fill_initial_guess(graph, pending, free, scratch, scales, block, team, n_fil
 
 
 @inner
-def _average_neighbours(graph, node, block, out):
+def average_neighbours(graph, node, block, out):
     """Write the row of `node` to `out`, NaN lanes replaced by the mean of the neighbours that have a value."""
     nan, zero, one = splat(block, np.nan), splat(block, 0.0), splat(block, 1.0)
     weight_sum, total = zero, zero

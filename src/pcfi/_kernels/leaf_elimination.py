@@ -14,7 +14,7 @@ GONE = -1  # number of remaining neighbours of a leaf
 
 
 @inner
-def _is_leaf(node, remaining, free, n_lanes):
+def is_leaf(node, remaining, free, n_lanes):
     """Return whether one neighbour is left and the node is free in all lanes."""
     if remaining[node] != 1:
         return False
@@ -33,7 +33,7 @@ def eliminate_leaves(graph, free, n_lanes, remaining, leaves, parents, rows, sca
     n_leaves = 0
     for node in range(len(remaining)):
         remaining[node] = graph.indptr[node + 1] - graph.indptr[node]
-        if _is_leaf(node, remaining, free, n_lanes):
+        if is_leaf(node, remaining, free, n_lanes):
             leaves[n_leaves] = node
             n_leaves += 1
     n_done = 0
@@ -45,7 +45,7 @@ def eliminate_leaves(graph, free, n_lanes, remaining, leaves, parents, rows, sca
             if remaining[neighbour] > 0:
                 parents[n_done] = neighbour
                 remaining[neighbour] -= 1
-                if _is_leaf(neighbour, remaining, free, n_lanes):
+                if is_leaf(neighbour, remaining, free, n_lanes):
                     leaves[n_leaves] = neighbour
                     n_leaves += 1
                 break

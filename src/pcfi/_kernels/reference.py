@@ -37,6 +37,23 @@ def hops(flow: Array, known: Array) -> Array:
     return distance
 
 
+def breadth_first_order(flow: Array) -> Array:
+    """Nodes level by level, each after its first neighbour in the level before; those without a neighbour come last."""
+    order: list[int] = []
+    isolated = [node for node in range(len(flow)) if not flow[node].any()]
+    for start in range(len(flow)):
+        level = [] if start in order or start in isolated else [start]
+        while level:
+            order += level
+            parents: dict[int, int] = {}
+            for place, node in enumerate(level):
+                for neighbour in np.flatnonzero(flow[node]).tolist():
+                    if neighbour not in order:
+                        parents.setdefault(neighbour, place)
+            level = sorted(parents, key=lambda node: (parents[node], node))
+    return np.array(order + isolated)
+
+
 def confidence_matrix(flow: Array, distance: Array, alpha: float, self_weight: float = 1.0) -> Array:
     """Row-normalised W (paper, eq. 3): a_ij alpha^(S_j - S_i) between neighbours, `self_weight` on the diagonal."""
     n_nodes = len(flow)

@@ -124,7 +124,7 @@ def _surroundings(graph: Graph, core: Array, radius: int, most: int) -> Array:
     for _ in range(radius):
         reached = []
         degrees = graph.indptr[frontier + 1] - graph.indptr[frontier]
-        for part in _portions(graph, frontier[degrees <= MAX_NEIGHBOURS]):
+        for part in row_portions(graph, frontier[degrees <= MAX_NEIGHBOURS]):
             near = _neighbours(graph, part)
             near = near[~taken[near]]
             near = near[np.sort(np.unique(near, return_index=True)[1])][: most - n_found]
@@ -140,7 +140,7 @@ def _surroundings(graph: Graph, core: Array, radius: int, most: int) -> Array:
     return np.concatenate(found)[:most]
 
 
-def _portions(graph: Graph, nodes: Array) -> list[Array]:
+def row_portions(graph: Graph, nodes: Array) -> list[Array]:
     """The nodes in portions with a bounded number of neighbours, or of one node."""
     portions = np.cumsum(graph.indptr[nodes + 1] - graph.indptr[nodes]) // ENTRIES_AT_A_TIME
     return np.split(nodes, np.flatnonzero(np.diff(portions)) + 1) if len(nodes) else []
@@ -148,10 +148,10 @@ def _portions(graph: Graph, nodes: Array) -> list[Array]:
 
 def _neighbours(graph: Graph, nodes: Array) -> Array:
     """Neighbours of some nodes, one after the other."""
-    return np.asarray(graph.indices[_entries(graph, nodes)], dtype=np.int64)
+    return np.asarray(graph.indices[row_entries(graph, nodes)], dtype=np.int64)
 
 
-def _entries(graph: Graph, nodes: Array) -> Array:
+def row_entries(graph: Graph, nodes: Array) -> Array:
     """Places of the entries of some rows."""
     first = graph.indptr[nodes].astype(np.int64)
     counts = graph.indptr[nodes + 1].astype(np.int64) - first
@@ -163,8 +163,8 @@ def sampled_graph(graph: Graph, nodes: Array) -> SampledGraph:
     place = np.full(graph.n_nodes, -1, dtype=np.int32)
     place[nodes] = np.arange(len(nodes))
     counts, indices, weights = [], [], []
-    for part in _portions(graph, nodes):
-        entries = _entries(graph, part)
+    for part in row_portions(graph, nodes):
+        entries = row_entries(graph, part)
         near = place[graph.indices[entries]]
         kept = near >= 0
         row = np.repeat(np.arange(len(part)), graph.indptr[part + 1] - graph.indptr[part])

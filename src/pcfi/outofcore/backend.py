@@ -27,9 +27,8 @@ from pcfi.stages.hops import Hops
 LOG = logging.getLogger("pcfi.scale")
 
 
-def fill_run(run: OutOfCoreRun, runner: Runner) -> Filled:
+def fill_run(run: OutOfCoreRun, backend: "OutOfCoreBackend") -> Filled:
     """Read the features, run the pipeline, write the results; tasks that are in the journal take no time."""
-    backend = OutOfCoreBackend(run, runner)
     problem = backend.read_problem()
     if needs_fit(run.settings):
         backend.fit(problem)
@@ -60,7 +59,7 @@ class OutOfCoreBackend:
         del problem, progress
         run = self._run
         if self._hops is None:
-            self._do("hops", -(-run.n_patterns // patterns_at_a_time()), run.plan.searches)
+            self._count_hops_of_groups(-(-run.n_patterns // patterns_at_a_time()))
             self._once(file_names.HOPS, self._gather_hops)
             self._hops = run.hops
         return self._hops
@@ -88,7 +87,7 @@ class OutOfCoreBackend:
     def diffuse(self, diffusion: Diffusion, out: FilledRows, *, keep_product: bool) -> Diffused:
         """Diffuse panel by panel; a product stays in the work folder."""
         del diffusion, out, keep_product
-        self._do("diffuse", len(self._run.layout.panels))
+        self._diffuse_panels(len(self._run.layout.panels))
         entries = self._run.folder.finished("diffuse").values()
         return Diffused(DiffusionOutcome.worst([DiffusionOutcome(one["steps"], one["residual"]) for one in entries]))
 
@@ -109,13 +108,26 @@ class OutOfCoreBackend:
     def write_results(self) -> None:
         """Write values, confidence, hops and intervals, range by range."""
         if self._run.results["intervals"] is not None:
-            self._do("spread", len(spread_groups(self._run)))
+            self._spread_errors(len(spread_groups(self._run)))
         self._once(file_names.SINKS, self._make_sinks)
         self._do("write", self._run.n_ranges)
         self._check_results()
         identities = self._run.folder.read(file_names.SINKS)
         for name, sink in self._run.sinks().items():
             sink.finish(identities[name])
+
+    def _count_hops_of_groups(self, count: int) -> None:
+        self._do("hops", count, self._run.plan.searches)
+
+    def _diffuse_panels(self, count: int) -> None:
+        self._do("diffuse", count)
+
+    def _spread_errors(self, count: int) -> None:
+        self._do("spread", count)
+
+    def _routes(self) -> list[tuple[Route, Array]]:
+        """Which channels take which route through stage 1."""
+        return self._run.diffusion.routes
 
     def _check_results(self) -> None:
         """Raise `StorageError` if a part of a result is gone; the next call writes it again."""
@@ -176,15 +188,16 @@ class OutOfCoreBackend:
     def _lay_out(self) -> None:
         """Channels that go together in `pcfi.impute` make a panel, so that they settle in the same way."""
         run, diffusion = self._run, self._run.diffusion
-        panels = [panel for route, chosen in diffusion.routes for panel in _panels(route, chosen, diffusion)]
+        routes = self._routes()
+        panels = [panel for route, chosen in routes for panel in _panels(route, chosen, diffusion)]
         propagates = run.propagation is not None and run.surveyed.n_missing > 0
         for number, panel in enumerate(panels):
             run.folder.create(file_names.panel(number), (run.n_nodes, len(panel)), run.dtype)
         layout: dict[str, Any] = {
             "panels": [panel.tolist() for panel in panels],
-            "n_through_influence": sum(route is Route.INFLUENCE for route, _ in diffusion.routes),
+            "n_through_influence": sum(route is Route.INFLUENCE for route, _ in routes),
             "propagating": diffusion.varying.tolist() if propagates else [],
-            "is_product": propagates and diffusion.is_one_product,
+            "is_product": propagates and diffusion.is_one_product and routes[0][0] is Route.INFLUENCE,
         }
         run.folder.write(file_names.LAYOUT, layout)
 

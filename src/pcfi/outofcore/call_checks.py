@@ -1,5 +1,7 @@
 """What is refused before a run begins: settings, shapes and places that do not go together."""
 
+from numbers import Integral
+
 import numpy as np
 
 from pcfi.errors import FeatureError, ParameterError
@@ -24,6 +26,13 @@ def check_choices(settings: Settings, results: dict[str, str | None], coverage: 
         )
     if results["values"] is None:
         raise ParameterError("result must be a path, got None")
+
+
+def check_partitions(partitions: object) -> None:
+    """Refuse a number of partitions that is no positive integer or "auto"."""
+    is_count = isinstance(partitions, Integral) and not isinstance(partitions, bool) and int(partitions) >= 1
+    if not is_count and partitions != "auto":
+        raise ParameterError(f'must be a positive integer or "auto", got {partitions!r}', parameter="partitions")
 
 
 def check_places(results: dict[str, str | None], inputs: dict[str, str]) -> None:

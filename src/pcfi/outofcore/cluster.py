@@ -47,10 +47,20 @@ def connect(client: Any) -> Any:
 
 def workers_of(client: Any) -> list[dict[str, Any]]:
     """What the scheduler knows about its workers."""
+    return list(_facts(client).values())
+
+
+def thread_addresses(client: Any) -> list[str]:
+    """The address of the worker of each thread of a cluster, in a fixed order."""
+    workers = sorted(_facts(client).items())
+    return [address for address, worker in workers for _ in range(max(1, int(worker["nthreads"])))]
+
+
+def _facts(client: Any) -> dict[str, dict[str, Any]]:
     facts = client.scheduler_info(n_workers=-1)
     if "workers" not in facts:
         raise ClusterError("the connection to the scheduler is lost: is it running? Run it again to continue")
-    return list(facts["workers"].values())
+    return dict(facts["workers"])
 
 
 def does_tasks(worker: dict[str, Any]) -> bool:

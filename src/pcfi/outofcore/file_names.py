@@ -14,6 +14,11 @@ SAMPLE_CORE = "sample-core.npy"  # places of those among them whose cells may be
 MODEL = "model.npz"  # the value model
 TUNING = "tuning.json"  # what the fit chose and found
 SINKS = "sinks.json"  # results whose files have been created
+PARTITIONS = "partitions.json"  # where the partitions of the graph begin
+ORDER = "order.raw"  # the nodes in the order of the partitions
+POSITIONS = "positions.raw"  # place of each node in that order
+GROUP_COSTS = "group-costs.npy"  # work of each group of rows in that order
+CHECKPOINT = "checkpoint.json"  # the last checkpoint of a diffusion in partitions
 
 
 def survey(index: int) -> str:
@@ -74,3 +79,18 @@ def begun(number: int) -> str:
 def product(name: str) -> str:
     """A factor of the channels that are one product."""
     return f"product-{name}.npy"
+
+
+def partition(number: int, array: str) -> str:
+    """An array of the graph of a partition."""
+    return f"partition-{number}-{array}.raw"
+
+
+def filled_part(name: str, number: int) -> str:
+    """The rows of a partition in what is put together as the file `name`."""
+    return f"part-{number}-{name}"
+
+
+def checkpoint(number: int, slot: int) -> str:
+    """Blocks of a partition at a checkpoint, in one of two slots."""
+    return f"checkpoint-{number}-{slot}.raw"

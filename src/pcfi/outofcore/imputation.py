@@ -29,8 +29,8 @@ from pcfi.files.paths import full_path, is_address, is_scratch, remove, suffix_o
 from pcfi.inputs.columns import EdgeColumns, NodeColumns, Weight, shortened
 from pcfi.inputs.graphs import read_graph
 from pcfi.outofcore import file_names
-from pcfi.outofcore.backend import fill_run
-from pcfi.outofcore.call_checks import check_choices, check_places, check_shapes
+from pcfi.outofcore.backend import OutOfCoreBackend, fill_run
+from pcfi.outofcore.call_checks import check_choices, check_partitions, check_places, check_shapes
 from pcfi.outofcore.cluster import connected
 from pcfi.outofcore.edge_source import EdgeSource, build_columns
 from pcfi.outofcore.feature_stores import FeatureStore, open_features
@@ -38,7 +38,8 @@ from pcfi.outofcore.folder import WorkFolder
 from pcfi.outofcore.integrity import drop_damaged
 from pcfi.outofcore.mapped_graph import MappedGraph, graph_facts, open_graph
 from pcfi.outofcore.node_source import ConversionFile, NodeSource, ends_of, id_like_channel, open_nodes
-from pcfi.outofcore.plan import check_budget, check_space, make_plan
+from pcfi.outofcore.partitioned.backend import PartitionedBackend
+from pcfi.outofcore.plan import check_budget, check_space, make_plan, partition_count
 from pcfi.outofcore.result import StoredImputation, report
 from pcfi.outofcore.run import OutOfCoreRun
 from pcfi.outofcore.run_lock import run_lock
@@ -85,6 +86,7 @@ def impute(
     memory: int | float | str | None = None,
     work: str | Path | None = None,
     client: Any = None,
+    partitions: int | str = "auto",
     overwrite: bool = False,
     progress: bool = False,
 ) -> StoredImputation:
@@ -158,6 +160,11 @@ def impute(
         features. None: `<result>.work`. It is removed at the end.
     client : dask.distributed.Client or str, default=None
         A cluster that does the work, or the address of its scheduler. None: this process.
+    partitions : int or "auto", default="auto"
+        Parts that the nodes are divided into, so that no worker needs the complete graph; results do not depend on
+        their number, but they may differ in rounding from those with 1, where each worker holds the graph and does
+        some channels. "auto": 1 if the memory of each worker suffices for that, else one for each thread of the
+        cluster.
     overwrite : bool, default=False
         Whether results that are there may be replaced.
     progress : bool, default=False
@@ -188,6 +195,7 @@ def impute(
         "intervals": result_path(intervals),
     }
     check_choices(settings, results, coverage)
+    check_partitions(partitions)
     for name, path in results.items():
         if path is not None:
             open_sink(path, "result" if name == "values" else name, (0, 0), np.float32, [])  # that it can be written
@@ -205,24 +213,20 @@ def impute(
         mask = None if known is None else open_features(known, "known", boolean=True)
         check_shapes(store, mask)
         check_places(results, {"features": store.path} | ({} if mask is None else {"known": mask.path}))
-        check_budget(store, settings, memory, cluster)
+        check_budget(store, settings, memory, cluster, partitions)
         edges = EdgeSource.of(graph, features.id, build_columns(edge_columns))
         built = edges.folder(folder, store, settings, memory)
-        run = _begin(
-            folder,
-            settings,
-            features,
-            mask,
-            built,
-            {"results": results, "coverage": float(coverage), "edges": edges.facts()},
-        )
+        count = _partitions(partitions, folder, open_graph(built), store, settings, memory, cluster)
+        more = {"results": results, "coverage": float(coverage), "edges": edges.facts()}
+        run = _begin(folder, settings, features, mask, built, more | {"partitioned": count > 1 or None})
         if resumes and folder.has(file_names.PLAN):
             _drop_damaged(run)
             run = OutOfCoreRun(folder)
-        plan = make_plan(run, memory, cluster)
+        plan = make_plan(run, memory, cluster, count)
         folder.write(file_names.PLAN, plan)
         with compile_notice(show=progress):
-            filled = fill_run(run, runner_of(run, cluster, progress=progress))
+            backend = PartitionedBackend if run.partitioned else OutOfCoreBackend
+            filled = fill_run(run, backend(run, runner_of(run, cluster, progress=progress)))
         stored, notices = report(run, filled)
         folder.retire()
     for notice in notices:
@@ -296,6 +300,16 @@ def work_path(work: str | Path | None, result: str | None) -> Path:
             f"{str(path)!r} is neither empty nor a work folder of pcfi", remedy="name another with {work}"
         )
     return path
+
+
+def _partitions(
+    asked: int | str, folder: WorkFolder, graph: MappedGraph, store: FeatureStore, settings: Settings, *where: Any
+) -> int:
+    """Number of partitions; a run that is resumed stays divided, or not."""
+    if asked == "auto" and folder.has(file_names.JOB) and folder.has(file_names.PLAN):
+        before: int = folder.read(file_names.PLAN).get("partitions", 1)
+        return before
+    return partition_count(store, graph, settings, *where) if asked == "auto" else int(asked)
 
 
 def _refuse_existing(folder: WorkFolder, results: dict[str, str | None], overwrite: bool) -> None:

@@ -15,6 +15,9 @@ def drop_damaged(run: OutOfCoreRun) -> list[str]:
     """Remove what is damaged from the work folder and the journal; returns the names of the files."""
     damaged = _drop_gathered(run)
     damaged += _drop_tasks(run, "survey", lambda index, entry: _survey_damage(run, index, entry))
+    damaged += _drop_tasks(run, "order", lambda _, entry: _changed(run, entry) + _lost(run, file_names.GROUP_COSTS))
+    divided = run.folder.has(file_names.PARTITIONS)  # else the graph may be divided in another way
+    damaged += _drop_tasks(run, "partition", lambda _, entry: _changed(run, entry) or ["partitions"] * (not divided))
     damaged += _drop_tasks(run, "hops", lambda _, entry: _changed(run, entry))
     damaged += _drop_tasks(run, "fit", lambda *_: _model_damage(run))
     if not run.folder.finished("fit"):
@@ -35,6 +38,7 @@ def _drop_gathered(run: OutOfCoreRun) -> list[str]:
         [file_names.prepared(name) for name in CHANNEL_FACTS],
         [file_names.SAMPLE_CORE, file_names.SAMPLE_NODES],
         [file_names.HOPS],
+        [file_names.PARTITIONS],
         [file_names.LAYOUT],
         [file_names.MATRIX],
         [file_names.SINKS],

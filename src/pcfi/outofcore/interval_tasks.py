@@ -3,6 +3,7 @@
 spread    some channels -> what the known neighbours of each cell add to the logarithm of its expected error
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from pcfi._typing import Array
 from pcfi.estimation.error_model import cell_features
 from pcfi.estimation.value_model import ValueModel, row_blocks
+from pcfi.inputs.graphs import Graph
 from pcfi.outofcore import file_names
 from pcfi.outofcore.run import OutOfCoreRun
 from pcfi.stages.hops import Hops
@@ -29,33 +31,49 @@ def spread_groups(run: OutOfCoreRun) -> list[Array]:
 
 def spread(run: OutOfCoreRun, index: int) -> Entry:
     """Look at the known neighbours of every missing cell of some channels."""
-    model, channels, name = _model(run), spread_groups(run)[index], file_names.spread(index)
-    patterns, local = np.unique(run.channels.patterns[channels], return_inverse=True)
-    hops = Hops(run.codes_of(patterns), run.hops.n_levels, run.hops.n_unreachable[patterns], local)
-    values, usual = _standardized(run, index, channels), model.errors.usual_spread[channels]
-    run.folder.create(name, values.shape, np.float64)
-    for rows in row_blocks(*values.shape):
-        codes = hops.codes[rows][:, local]
-        nodes, places = np.nonzero(hops.is_filled(codes))
-        features = cell_features(run.graph, hops, values, nodes + rows.start, places, usual, model.errors.edge_weight)
-        part = np.zeros(codes.shape)
-        part[nodes, places] = model.errors.neighbour_part(features)
-        run.folder.write_rows(name, rows.start, part)
+    name, n_channels = file_names.spread(index), len(spread_groups(run)[index])
+    run.folder.create(name, (run.n_nodes, n_channels), np.float64)
+    for start, part in neighbour_parts(run, index, run.graph):
+        run.folder.write_rows(name, start, part)
     run.folder.sync(name)
-    return {"checksums": [run.folder.part_checksum(name, 0, values.nbytes)]}
+    return {"checksums": [run.folder.part_checksum(name, 0, run.n_nodes * n_channels * 8)]}
 
 
-def _standardized(run: OutOfCoreRun, index: int, channels: Array) -> Array:
-    """Known values of some channels at all nodes, on the scale of the model."""
-    values = np.zeros((run.n_nodes, len(channels)))
+def neighbour_parts(
+    run: OutOfCoreRun, index: int, graph: Graph, nodes: Array | None = None
+) -> Iterator[tuple[int, Array]]:
+    """What neighbours add to the errors of some rows of a graph at a time, each part with the number of its first row.
+
+    `nodes` are those of the columns of the graph, the first of them those of its rows; None: all nodes.
+    """
+    model, channels = _model(run), spread_groups(run)[index]
+    patterns, local = np.unique(run.channels.patterns[channels], return_inverse=True)
+    hops = Hops(run.codes_of(patterns, nodes), run.hops.n_levels, run.hops.n_unreachable[patterns], local)
+    values, usual = _standardized(run, index, channels, nodes), model.errors.usual_spread[channels]
+    for rows in row_blocks(len(graph.indptr) - 1, len(channels)):
+        codes = hops.codes[rows][:, local]
+        cells, places = np.nonzero(hops.is_filled(codes))
+        features = cell_features(graph, hops, values, cells + rows.start, places, usual, model.errors.edge_weight)
+        part = np.zeros(codes.shape)
+        part[cells, places] = model.errors.neighbour_part(features)
+        yield rows.start, part
+
+
+def _standardized(run: OutOfCoreRun, index: int, channels: Array, nodes: Array | None) -> Array:
+    """Known values of some channels at all nodes, or at some, on the scale of the model."""
+    values = np.zeros((run.n_nodes if nodes is None else len(nodes), len(channels)))
     if index >= len(run.layout.panels):
         return values
-    model = _model(run)
+    model, name = _model(run), file_names.panel(index)
     degree = None if model.degree is None else model.degree.of_channels(channels)
     for rows in row_blocks(*values.shape):
-        last = min(rows.stop, run.n_nodes)
-        part = run.folder.read_rows(file_names.panel(index), rows.start, last, len(channels), run.dtype)
-        part = part.astype(np.float64) if degree is None else degree.multiplied(part.astype(np.float64), rows)
+        if nodes is None:
+            part = run.folder.read_rows(name, rows.start, rows.stop, len(channels), run.dtype)
+        else:
+            part = run.folder.map(name, (run.n_nodes, len(channels)), run.dtype)[nodes[rows]]
+        part = part.astype(np.float64)
+        if degree is not None:
+            part = degree.multiplied(part, rows if nodes is None else nodes[rows])
         values[rows] = model.scale.standardized(part, channels)
     return values
 

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from pcfi.errors import StorageError, TooLargeError
 from pcfi.files.paths import is_address
+from pcfi.inputs.graphs import Graph
 from pcfi.inputs.problem import working_dtype
 from pcfi.memory import (
     MAX_SHARE_OF_AVAILABLE,
@@ -20,7 +21,7 @@ from pcfi.memory import (
     tuning_bytes,
 )
 from pcfi.outofcore import file_names
-from pcfi.outofcore.cluster import workers_of
+from pcfi.outofcore.cluster import thread_addresses, workers_of
 from pcfi.outofcore.feature_stores import FeatureStore
 from pcfi.outofcore.run import OutOfCoreRun, RunPlan, patterns_at_a_time
 from pcfi.outofcore.run_settings import needs_fit
@@ -36,6 +37,8 @@ MAX_CHUNK_BYTES = 1 << 26  # of rows held at a time: larger chunks are not faste
 PROCESS_BYTES = 260_000_000  # Python, numpy, numba and the compiled kernels, with some room
 WORKER_BYTES = 360_000_000  # the same in a Dask worker
 READ_COPIES = 3  # of a row group: as it stands in the file, decoded, and as rows
+ROW_BYTES = 64  # of a node in a block, as in `pcfi._kernels.vectors`
+OWN_BLOCKS, HALO_BLOCKS = 10, 6  # of a panel alive at a time in partitions, of own rows and of rows of halos
 MAX_TREE_SUMS = 7  # channels x channels sums alive at a time: a path of the tree, the part being added, its product
 
 
@@ -74,17 +77,46 @@ def sums_task_bytes(size: ProblemSize, chunk_rows: int) -> int:
     return propagation_bytes(size, MAX_TREE_SUMS) + chunk_rows * row_bytes(size)
 
 
-def make_plan(run: OutOfCoreRun, memory: Any, cluster: Any = None) -> dict[str, Any]:
+def make_plan(run: OutOfCoreRun, memory: Any, cluster: Any = None, partitions: int = 1) -> dict[str, Any]:
     """The plan of a run as facts; raises `TooLargeError` if the budget does not suffice."""
     budget, base, threads = _budget(memory, cluster), _base(cluster), _threads(cluster)
-    first = size_of(run, threads)
-    refuse_small_budget(run.store, first, run.settings, budget, base)
+    first, workers = size_of(run, threads), 1 if cluster is None else len(workers_of(cluster))
+    refuse_small_budget(run.store, first, run.settings, budget, base, workers if partitions > 1 else 0)
     reading = READ_COPIES * run.store.largest_read
     spare = budget - base - reading
     chunk = max(64, min(MAX_CHUNK_BYTES, spare // 4) // row_bytes(first))
     searches = max(1, min(threads, spare // max(1, hops_task_bytes(first))))
     plan = RunPlan(_range_rows(run), int(min(chunk, run.n_nodes)), int(searches), uuid4().hex)
-    return {**asdict(plan), "budget": budget, "base": base, "threads": threads}
+    facts = {"budget": budget, "base": base, "threads": threads, "partitions": partitions, "workers": workers}
+    return {**asdict(plan), **facts}
+
+
+def partition_count(store: FeatureStore, graph: Graph, settings: Settings, memory: Any, cluster: Any) -> int:
+    """Number of partitions of a graph on a cluster: 1 if a worker can hold it, else one for each thread."""
+    if cluster is None or not _can_divide(graph.directed, settings):
+        return 1
+    itemsize = working_dtype(store.dtype).itemsize
+    size = ProblemSize.of_shape(store.shape, itemsize, settings, graph=graph, threads=_threads(cluster))
+    budget, n_bytes = _budget(memory, cluster), graph.indptr.nbytes + graph.indices.nbytes
+    n_bytes += 0 if graph.weights is None else graph.weights.nbytes
+    if _base(cluster) + whole_graph_bytes(size, settings) <= budget and n_bytes <= budget:
+        return 1
+    return max(2, len(thread_addresses(cluster)))
+
+
+def _can_divide(directed: bool, settings: Settings) -> bool:
+    """Whether stage 1 can go through partitions: all but steady states of directed graphs."""
+    return not directed or not isinstance(settings.solver, UntilSettled)
+
+
+def whole_graph_bytes(size: ProblemSize, settings: Settings) -> int:
+    """Bytes of hops and stage 1 in a process that has the complete graph."""
+    return max(diffuse_task_bytes(size, settings), hops_task_bytes(size))
+
+
+def partition_bytes(n_own: Any, n_halo: Any) -> Any:
+    """Bytes of the blocks of a panel in a partition."""
+    return ROW_BYTES * (OWN_BLOCKS * n_own + HALO_BLOCKS * n_halo)
 
 
 def _range_rows(run: OutOfCoreRun) -> int:
@@ -93,16 +125,23 @@ def _range_rows(run: OutOfCoreRun) -> int:
     return max(1, -(-run.n_nodes // n_ranges // MIN_RANGE_ROWS)) * MIN_RANGE_ROWS
 
 
-def check_budget(store: FeatureStore, settings: Settings, memory: Any, cluster: Any) -> None:
+def check_budget(store: FeatureStore, settings: Settings, memory: Any, cluster: Any, partitions: Any) -> None:
     """Raise `TooLargeError` if the budget does not suffice whatever the graph is."""
     threads = _threads(cluster)
     itemsize = working_dtype(store.dtype).itemsize
     size = ProblemSize.of_shape(store.shape, itemsize, settings, threads=threads)
-    refuse_small_budget(store, size, settings, _budget(memory, cluster), _base(cluster))
+    divided = (cluster is not None or partitions != "auto") and partitions != 1
+    n_workers = 0 if not divided else 1 if cluster is None else len(workers_of(cluster))
+    refuse_small_budget(store, size, settings, _budget(memory, cluster), _base(cluster), n_workers)
 
 
-def refuse_small_budget(store: FeatureStore, size: ProblemSize, settings: Settings, budget: int, base: int) -> None:
-    """Raise `TooLargeError` if reading, hops or diffusion take more than the budget."""
+def refuse_small_budget(
+    store: FeatureStore, size: ProblemSize, settings: Settings, budget: int, base: int, n_workers: int = 0
+) -> None:
+    """Raise `TooLargeError` if reading, hops or diffusion take more than the budget.
+
+    `n_workers` can divide the graph among them; 0 if each needs all of it.
+    """
     fitting = fit_task_bytes(size, settings)
     if fitting and base + fitting > budget:
         words = two_sizes_in_words(base + fitting, budget)
@@ -111,7 +150,9 @@ def refuse_small_budget(store: FeatureStore, size: ProblemSize, settings: Settin
             f"channels needs about {words[0]} of private memory, but memory is {words[1]}",
             remedy="grant more, or choose {objective='representation'}",
         )
-    needed = max(diffuse_task_bytes(size, settings), hops_task_bytes(size))
+    needed = whole_graph_bytes(size, settings)
+    if n_workers:
+        needed = min(needed, partition_bytes(size.n_nodes, 0) // n_workers)
     if base + needed > budget:
         words = two_sizes_in_words(base + needed, budget)
         raise TooLargeError(
@@ -177,7 +218,7 @@ def check_layout(run: OutOfCoreRun) -> None:
     size = size_of(run, plan["threads"])
     spare = plan["budget"] - plan["base"]
     needed = diffuse_task_bytes(size, run.chosen)
-    if needed > spare:
+    if needed > spare and plan["partitions"] == 1:
         words = two_sizes_in_words(plan["base"] + needed, plan["budget"])
         raise TooLargeError(f"diffusion needs about {words[0]} of private memory, but memory is {words[1]}: grant more")
     sums = 0 if run.layout.is_product else sums_task_bytes(size, plan["chunk_rows"])
@@ -194,7 +235,11 @@ def check_layout(run: OutOfCoreRun) -> None:
 def disk_bytes(run: OutOfCoreRun) -> int:
     """Bytes of the work folder: panels, hops, errors and bits of known cells, if every channel has its own pattern."""
     spread = 0 if run.results["intervals"] is None else 8
-    return run.n_nodes * run.n_channels * (run.dtype.itemsize + 1 + spread) + run.n_nodes * run.n_channels // 8
+    # the graph once more, its order, and of one panel its rows by partitions and two checkpoints
+    divided = run.graph.indices.nbytes + run.n_nodes * (16 + 7 * ROW_BYTES) if run.partitioned else 0
+    return (
+        divided + run.n_nodes * run.n_channels * (run.dtype.itemsize + 1 + spread) + run.n_nodes * run.n_channels // 8
+    )
 
 
 def check_space(run: OutOfCoreRun) -> None:

@@ -92,6 +92,7 @@ class OutOfCoreRun:
         self.categories: dict[str, list[str]] = job["features"]["categories"]
         self.results: dict[str, str | None] = job["results"]
         self.coverage: float = job["coverage"]
+        self.partitioned = bool(job.get("partitioned"))
         self.n_nodes, self.n_channels = self.store.shape
         self.dtype = working_dtype(self.store.dtype)
 
@@ -251,24 +252,26 @@ class OutOfCoreRun:
         codes = np.broadcast_to(np.zeros(1, dtype=facts["dtype"]), (self.n_nodes, self.n_patterns))
         return Hops(codes, facts["n_levels"], np.array(facts["n_unreachable"]), self.channels.patterns)
 
-    def codes_of(self, patterns: Array) -> Array:
-        """Hops of all nodes in the given patterns."""
-        codes = np.empty((self.n_nodes, len(patterns)), dtype=self.hops.codes.dtype)
+    def codes_of(self, patterns: Array, nodes: Array | None = None) -> Array:
+        """Hops of all nodes, or of some, in the given patterns."""
+        n_rows = self.n_nodes if nodes is None else len(nodes)
+        codes = np.empty((n_rows, len(patterns)), dtype=self.hops.codes.dtype)
         groups, columns = np.divmod(patterns, patterns_at_a_time())
         for group in np.unique(groups).tolist():
-            shape = (self.n_nodes, self._width(group))
+            shape = (self.n_nodes, self.width(group))
             stored = self.folder.map(file_names.hops(group), shape, self._code_dtypes[group])
             here, there = as_slice(np.flatnonzero(groups == group)), as_slice(columns[groups == group])
-            for first in range(0, self.n_nodes, ROWS_IN_CACHE):
+            for first in range(0, n_rows, ROWS_IN_CACHE):
                 rows = slice(first, first + ROWS_IN_CACHE)
-                codes[rows, here] = _widened(stored[rows, there], codes.dtype)
+                part = stored[rows] if nodes is None else stored[nodes[rows]]
+                codes[rows, here] = _widened(part[:, there], codes.dtype)
         return codes
 
     def hops_at(self, first: int, last: int) -> Hops:
         """Hops of some nodes in all patterns; counts are those of all nodes."""
         parts = []
         for group, dtype in enumerate(self._code_dtypes):
-            rows = self.folder.read_rows(file_names.hops(group), first, last, self._width(group), dtype)
+            rows = self.folder.read_rows(file_names.hops(group), first, last, self.width(group), dtype)
             parts.append(_widened(rows, self.hops.codes.dtype))
         return replace(self.hops, codes=np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0])
 
@@ -286,7 +289,8 @@ class OutOfCoreRun:
             sums[panel], counts[panel] = entry["sums"], entry["counts"]
         return sums, counts
 
-    def _width(self, group: int) -> int:
+    def width(self, group: int) -> int:
+        """Number of patterns in a group."""
         return min(patterns_at_a_time(), self.n_patterns - group * patterns_at_a_time())
 
     @cached_property

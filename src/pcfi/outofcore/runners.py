@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
+from uuid import uuid4
 
 import numpy as np
 
@@ -14,8 +15,9 @@ from pcfi._typing import Array
 from pcfi.errors import ClusterError
 from pcfi.optional import load
 from pcfi.outofcore import estimation_tasks, interval_tasks, tasks
-from pcfi.outofcore.cluster import does_tasks, idle_reason, workers_of
+from pcfi.outofcore.cluster import does_tasks, idle_reason, thread_addresses, workers_of
 from pcfi.outofcore.folder import WorkFolder
+from pcfi.outofcore.partitioned import layout
 from pcfi.outofcore.run import OutOfCoreRun
 from pcfi.progress import progress_bar
 
@@ -23,6 +25,8 @@ Node = TypeVar("Node")
 
 TASKS: dict[str, Callable[[OutOfCoreRun, int], Any]] = {
     "survey": tasks.survey,
+    "order": layout.order_nodes,
+    "partition": layout.make_partition,
     "hops": tasks.hops,
     "sample": estimation_tasks.sample,
     "fit": estimation_tasks.fit,
@@ -34,6 +38,9 @@ TASKS: dict[str, Callable[[OutOfCoreRun, int], Any]] = {
     "write": tasks.write,
 }
 
+# By Dask's defaults, calls with this prefix are never moved to an idle worker, which would take their blocks along
+# (distributed.scheduler.default-task-durations)
+STAYING = "split-shuffle"
 SECONDS_BETWEEN_LOOKS = 2.0  # at the workers, while tasks run
 MAX_SECONDS_WITHOUT_WORKERS = 60  # that do tasks; a scheduler that restarts its workers has some again by then
 
@@ -46,6 +53,12 @@ class Runner(Protocol):
 
     def total(self, stage: str, count: int) -> Array:
         """Sum the results of the tasks of a stage in a tree; these tasks are not added to the journal."""
+
+    def place(self, share: float, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a pure function where other calls with this share (0 to 1) are made; its result stays there."""
+
+    def fetch(self, result: Any) -> Any:
+        """The result of a call that was placed."""
 
 
 def tree(first: int, last: int, leaf: Callable[[int], Node], join: Callable[[Node, Node], Node]) -> Node:
@@ -104,12 +117,21 @@ class LocalRunner:
 
             return tree(0, count, leaf, add)
 
+    def place(self, share: float, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call the function."""
+        del share
+        return function(*arguments)
+
+    def fetch(self, result: Any) -> Any:
+        """The result itself."""
+        return result
+
 
 _ONE_AT_A_TIME = threading.Lock()
 
 
 @lru_cache(maxsize=1)
-def _run_of(path: str, _token: str) -> OutOfCoreRun:
+def opened_run(path: str, _token: str) -> OutOfCoreRun:
     """The run, opened once in each worker."""
     return OutOfCoreRun(WorkFolder(path))
 
@@ -121,7 +143,7 @@ def do_task(path: str, token: str, stage: str, index: int, *, record: bool) -> A
 
     with _ONE_AT_A_TIME:
         numba.set_num_threads(max(1, min(get_worker().state.nthreads, numba.config.NUMBA_NUM_THREADS)))
-        run = _run_of(path, token)
+        run = opened_run(path, token)
         return do_and_record(run, stage, index) if record else TASKS[stage](run, index)
 
 
@@ -134,6 +156,8 @@ class DaskRunner:
         self._token = run.plan.token
         self._progress = progress
         self._deserted_since: float | None = None
+        self._addresses: list[str] = []
+        self._looked_up = 0.0
 
     def _submit(self, stage: str, index: int, *, record: bool) -> Any:
         path = str(self._run.folder.path)
@@ -179,11 +203,36 @@ class DaskRunner:
                 lambda index: keep(self._submit(stage, index, record=False)),
                 lambda left, right: keep(self._client.submit(add, left, right, pure=False)),
             )
-            while True:
-                if not self._next({result}):
-                    continue
-                with suppress(TimeoutError):  # the worker that holds it is lost, so it is computed again
-                    return np.asarray(result.result(timeout=MAX_SECONDS_WITHOUT_WORKERS))
+            return np.asarray(self._wait(result))
+
+    def place(self, share: float, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Submit the function to the worker with this share of the work; if that one is lost, another one has it."""
+        with self._clear_errors([]):
+            addresses = self._threads_of_workers()
+            chosen = addresses[min(int(share * len(addresses)), len(addresses) - 1)]
+            key = f"{STAYING}-{uuid4().hex}"
+            return self._client.submit(function, *arguments, key=key, workers=[chosen], allow_other_workers=True)
+
+    def _threads_of_workers(self) -> list[str]:
+        """The address of each thread of the workers, looked up every few seconds."""
+        if not self._addresses or time.monotonic() - self._looked_up > SECONDS_BETWEEN_LOOKS:
+            found = thread_addresses(self._client)
+            self._addresses, self._looked_up = found or self._addresses, time.monotonic()
+        if not self._addresses:
+            raise ClusterError(f"{idle_reason([], 0)}. {self._kept}")
+        return self._addresses
+
+    def fetch(self, result: Any) -> Any:
+        """Wait for the result; what was lost with a worker is computed again."""
+        with self._clear_errors([]):
+            return self._wait(result)
+
+    def _wait(self, result: Any) -> Any:
+        while True:
+            if not self._next({result}):
+                continue
+            with suppress(TimeoutError):  # the worker that holds it is lost, so it is computed again
+                return result.result(timeout=MAX_SECONDS_WITHOUT_WORKERS)
 
     def _next(self, waiting: set[Any]) -> set[Any]:
         """The tasks that have ended meanwhile, none after a while; an error if there are no workers to do them."""

@@ -152,7 +152,7 @@ def diffuse_panel(run: OutOfCoreRun, index: int) -> Entry:
     patterns, local = np.unique(run.channels.patterns[panel], return_inverse=True)
     panel_hops = Hops(run.codes_of(patterns), run.hops.n_levels, run.hops.n_unreachable[patterns], local)
     values = run.folder.map(file_names.panel(index), (run.n_nodes, len(panel)), run.dtype)
-    problem = run.part(values, np.empty((0, 1), dtype=np.bool_), _channels_of(run, panel, local))
+    problem = run.part(values, np.empty((0, 1), dtype=np.bool_), channels_of(run, panel, local))
     diffusion = replace(run.diffusion, problem=problem, hops=panel_hops)
     outcome, product = diffuse(diffusion, values, keep_product=run.layout.is_product)
     refuse_divergence(outcome)
@@ -168,7 +168,7 @@ def diffuse_panel(run: OutOfCoreRun, index: int) -> Entry:
     return entry | {"checksums": [_panel_checksum(run, index, 0, run.n_nodes)]}
 
 
-def _channels_of(run: OutOfCoreRun, panel: Array, patterns: Array) -> Channels:
+def channels_of(run: OutOfCoreRun, panel: Array, patterns: Array) -> Channels:
     """Facts about the channels of a panel, whose patterns are numbered anew."""
     facts = run.prepared
     return Channels(
