@@ -54,7 +54,7 @@ def stream(
 ) -> Any:
     """Fill a node file of any size; returns the `StoredImputation`."""
     from pcfi.outofcore.folder import WorkFolder
-    from pcfi.outofcore.imputation import result_path, work_path
+    from pcfi.outofcore.opening import result_path, work_path
     from pcfi.outofcore.run_lock import run_lock
 
     _refuse(paths, parameters, outputs, budget)
@@ -77,7 +77,7 @@ def _read_metadata(
     folder: Any,
 ) -> FileMetadata:
     from pcfi.memory import give_back, size_in_bytes
-    from pcfi.outofcore.imputation import check_categories, conversion_of
+    from pcfi.outofcore.opening import check_categories, conversion_of
     from pcfi.system_memory import available
 
     most = size_in_bytes(budget.memory, "memory") if budget.memory else available()

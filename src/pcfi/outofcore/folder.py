@@ -23,7 +23,7 @@ from pcfi.files.checksums import TRAILER, checksum, has_trailer, with_checksum, 
 from pcfi.files.paths import remove, reserve
 from pcfi.outofcore import file_names
 
-FORMAT = 4  # of the files in a work folder
+FORMAT = 5  # of the files in a work folder
 
 
 class WorkFolder:
