@@ -12,8 +12,6 @@ from pcfi.files.opening import InputFile, clear_errors, open_input
 from pcfi.files.text import (
     DRESSED,
     DelimitedTable,
-    Dialect,
-    dialect_of,
     empty_as_null,
     holds_integers,
     read_text,
@@ -21,6 +19,7 @@ from pcfi.files.text import (
     typed,
 )
 from pcfi.files.text_types import NUMBER, ColumnType
+from pcfi.files.written_cells import WrittenCells
 from pcfi.inputs.columns import (
     TEXT_MARKERS,
     Kind,
@@ -36,77 +35,6 @@ from pcfi.inputs.columns import (
 from pcfi.inputs.node_tables import kind_of_arrow
 
 LONG = r"\d{19}"  # more digits than an integer of 64 bits may have
-
-
-@dataclass(frozen=True, eq=False)
-class WrittenCells:
-    """The cells of a text file as they are written, so that known ones come back byte for byte.
-
-    Attributes
-    ----------
-    cells : pyarrow.Table of strings
-    format : str
-        "csv" or "tsv", by the suffix.
-    dialect : Dialect
-    decimal : str
-        The decimal mark of the file: a comma if all columns of numbers that have a mark have it.
-    decimals : dict of str
-        The decimal mark of each column of numbers; that of the file if the column has none.
-    """
-
-    cells: Any
-    format: str
-    dialect: Dialect
-    decimal: str
-    decimals: dict[str, str]
-
-    @staticmethod
-    def of(texts: DelimitedTable, types: dict[str, ColumnType]) -> "WrittenCells":
-        """The cells of a text file whose columns have these types."""
-        import pyarrow.compute as pc
-
-        decimals = {name: one.decimal for name, one in types.items() if str(one.kind) != "string"}
-        decimal = texts.decimal or "."
-        if "," in (texts.decimal, *decimals.values()):
-            points = [name for name, one in decimals.items() if one == "."]
-            without = [name for name in points if not pc.any(pc.match_substring(texts.cells[name], ".")).as_py()]
-            decimal = "," if len(without) == len(points) else "."
-            decimals |= dict.fromkeys(without, decimal)
-        return WrittenCells(texts.cells, texts.source.format.name, dialect_of(texts.source), decimal, decimals)
-
-    @property
-    def words(self) -> str:
-        """How the file is written, if not as its suffix says."""
-        return self.dialect.words(set(self.decimals.values()))
-
-    def as_written(self, column: Any, name: str, missing: Any = None) -> Any:
-        """Numbers as text with the decimal mark of the file, and truth values as it spells them.
-
-        Known cells are as they were written.
-        """
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        texts = column.cast(pa.string())
-        decimal = self.decimal if missing is None else self.decimals.get(name, self.decimal)
-        if decimal == "," and kind_of_arrow(column.type).is_number:
-            texts = pc.replace_substring(texts, ".", ",")
-        if missing is None:
-            return texts
-        written = self.cells[name]
-        if pa.types.is_boolean(column.type):
-            texts = _spelled_as(texts, written.filter(pa.array(~missing)))
-        return pc.if_else(pa.array(missing), texts, written)
-
-
-def _spelled_as(texts: Any, written: Any) -> Any:
-    """Truth values in the case of those in the file: True and FALSE are spelled in two ways."""
-    import pyarrow.compute as pc
-
-    first = written[0].as_py().strip() if len(written) else ""
-    if first.isupper():
-        return pc.utf8_upper(texts)
-    return pc.utf8_capitalize(texts) if first[:1].isupper() else texts
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
