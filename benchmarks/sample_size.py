@@ -2,8 +2,8 @@
 
 The model is fitted to samples of growing size, and to all nodes, of the five data sets (64 channels with the most
 different values, half of the cells missing) and of a generated graph of a million nodes whose channels are alike at
-neighbours (16 channels, 90 % missing). A sample has a core, at which cells are hidden, and up to 32 times as many nodes
-around it. Errors are those of the missing cells, whose truth is known here.
+neighbours (16 channels, 90 % missing). Cells are hidden at the core of a sample, one in 32 to 64 of its nodes. Errors
+are those of the missing cells, whose truth is known here.
 """
 
 import sys
@@ -15,10 +15,11 @@ from common import DATASETS, answer, hide, load, power_law_graph
 import pcfi
 from pcfi.estimation import sample
 
-NODES_PER_CORE = 32  # as MAX_NODES / MAX_CORE
+NODES_PER_CORE = sample.MAX_NODES // sample.MAX_CORE
 N_CHANNELS = 64
-CORES = {"small": (128, 256, 512, 1024, 2048), "large": (512, 1024, 2048, 4096, 8192, 16384)}
+SIZES = {"small": (512, 1024, 2048, 4096, 8192), "large": (1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 18, 1 << 19)}
 GENERATED = "generated, 1 M nodes"
+N_STEPS = 8  # of averaging over neighbours: what is left differs between the communities of the graph
 SHAPE = (1_000_000, 8_000_000, 16)  # nodes, edges, channels
 
 
@@ -30,8 +31,11 @@ def generated(n_nodes: int, n_edges: int, n_channels: int) -> tuple[np.ndarray, 
     values = np.empty((n_nodes, n_channels), dtype=np.float32)
     for channel in range(n_channels):
         noise = rng.normal(size=(2, n_nodes)).astype(np.float32)
-        smooth = adjacency @ (adjacency @ noise[0] / degree) / degree
-        values[:, channel] = smooth / smooth.std() + (channel + 1) / n_channels * noise[1]
+        smooth = noise[0]
+        for _ in range(N_STEPS):
+            smooth = adjacency @ smooth / degree
+            smooth /= smooth.std()
+        values[:, channel] = smooth + (channel + 1) / n_channels * noise[1]
     return values, graph
 
 
@@ -46,12 +50,9 @@ def problem(name: str) -> tuple[np.ndarray, np.ndarray, pcfi.Graph]:
     return truth, hide(truth, "uniform", 0.5), pcfi.prepare_graph(edges, len(truth))
 
 
-def measure(truth: np.ndarray, features: np.ndarray, graph: pcfi.Graph, core: int | None) -> dict:
-    """What the model of one sample is, and how far its estimates are from the truth."""
-    n_nodes = len(truth)
-    limits = (n_nodes + 1, n_nodes) if core is None else (min(NODES_PER_CORE * core, n_nodes - 1), core)
-    sample.MAX_NODES, sample.MAX_CORE = limits
-    sample.MIN_CORE, sample.MAX_CELLS = min(256, limits[1]), sys.maxsize
+def measure(truth: np.ndarray, features: np.ndarray, graph: pcfi.Graph, size: int) -> dict:
+    """What the model of a sample of some nodes is, and how far its estimates are from the truth."""
+    sample.MAX_NODES, sample.MAX_CORE, sample.MAX_CELLS = size, size // NODES_PER_CORE, sys.maxsize
     result = pcfi.impute(features, graph)
     missing = np.isnan(features)
     unit = truth.std(axis=0)
@@ -60,6 +61,7 @@ def measure(truth: np.ndarray, features: np.ndarray, graph: pcfi.Graph, core: in
     expected = np.asarray(result.expected_error) / np.where(unit > 0, unit, 1)
     covered = (low <= truth) & (truth <= high)
     return {
+        "hidden": result.tuning.n_hidden,
         "alpha": float(result.alpha),
         "error": float(np.sqrt((errors[missing].astype(np.float64) ** 2).mean())),
         "expected over actual": float(expected[missing].mean() / errors[missing].mean()),
@@ -70,17 +72,18 @@ def measure(truth: np.ndarray, features: np.ndarray, graph: pcfi.Graph, core: in
 def rows(names: list[str]) -> Iterator[dict]:
     for name in names:
         truth, features, graph = problem(name)
-        complete = measure(truth, features, graph, None)
-        for core in CORES["large" if name == GENERATED else "small"]:
-            if core < len(truth):
-                yield row(name, core, measure(truth, features, graph, core), complete)
+        complete = measure(truth, features, graph, len(truth))
+        for size in SIZES["large" if name == GENERATED else "small"]:
+            if size < len(truth):
+                yield row(name, size, measure(truth, features, graph, size), complete)
         yield row(name, len(truth), complete, complete)
 
 
-def row(name: str, core: int, found: dict, complete: dict) -> dict:
+def row(name: str, size: int, found: dict, complete: dict) -> dict:
     return {
         "data": name,
-        "nodes with hidden cells": core,
+        "nodes of the sample": size,
+        "hidden cells": found["hidden"],
         "alpha": found["alpha"],
         "error": found["error"],
         "error over that of all nodes": found["error"] / complete["error"],

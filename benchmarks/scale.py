@@ -119,8 +119,11 @@ def problem(n_nodes: int, n_edges: int, n_channels: int) -> tuple[Path, Path]:
         degree = np.maximum(np.asarray(adjacency.sum(axis=1)), 1).astype(np.float32)
         for channel in range(n_channels):
             noise = rng.normal(size=(2, n_nodes)).astype(np.float32)
-            smooth = adjacency @ (adjacency @ noise[0] / degree) / degree
-            values[:, channel] = smooth / smooth.std() + 0.5 * noise[1]
+            smooth = noise[0]
+            for _ in range(8):  # what is left differs between the communities of the graph
+                smooth = adjacency @ smooth / degree
+                smooth /= smooth.std()
+            values[:, channel] = smooth + 0.5 * noise[1]
             values[rng.random(n_nodes) < 0.9, channel] = np.nan
         values.flush()
         scratch.rename(features)

@@ -44,6 +44,7 @@ QUESTIONS = {
     "scale_budget": "Larger than memory: time within a budget of memory, and is the budget kept?",
     "scale_workers": "Larger than memory: how much faster are two single-threaded workers than one?",
     "scale_cost": "Larger than memory: how accurate are the estimates on sizes that they were not fitted to?",
+    "sample_size": "Large tables: how do the model and its errors move with the size of the sample it is fitted to?",
     "default_call": "What does the default call, which learns from hidden cells, cost?",
     "values": "Values of tables: how far from the truth (in standard deviations), and do 90 % intervals cover it?",
     "values_ablation": "Which parts of the value model pay, and how much does each constant matter? (error relative to "

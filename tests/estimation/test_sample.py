@@ -32,7 +32,7 @@ def test_a_small_table_is_its_own_sample():
 def test_a_sample_holds_all_neighbours_of_its_core(monkeypatch):
     graph, _, features, _ = field()
     monkeypatch.setattr(sample, "MAX_NODES", 900)
-    monkeypatch.setattr(sample, "MIN_CORE", 10)
+    monkeypatch.setattr(sample, "MAX_NODES_PER_CORE", 90)
     problem = read_problem(np.column_stack([features, np.arange(N_NODES)]), graph)
     drawn = sample.draw_sample(problem)
     part, core = drawn.problem, drawn.core
@@ -52,7 +52,7 @@ def test_only_the_core_is_hidden(monkeypatch):
 
     graph, _, features, _ = field()
     monkeypatch.setattr(sample, "MAX_NODES", 900)
-    monkeypatch.setattr(sample, "MIN_CORE", 10)
+    monkeypatch.setattr(sample, "MAX_NODES_PER_CORE", 90)
     drawn = sample.draw_sample(read_problem(features, graph))
     folds = make_folds(drawn.problem, 5, 0, nodes=drawn.core, incomplete=drawn.incomplete)
     hidden = np.unique(np.concatenate([fold.nodes for fold in folds]))
@@ -62,7 +62,7 @@ def test_only_the_core_is_hidden(monkeypatch):
 
 def test_the_largest_degrees_do_not_fill_the_sample(monkeypatch):
     monkeypatch.setattr(sample, "MAX_NODES", 400)
-    monkeypatch.setattr(sample, "MIN_CORE", 20)
+    monkeypatch.setattr(sample, "MAX_NODES_PER_CORE", 20)
     monkeypatch.setattr(sample, "MAX_NEIGHBOURS", 100)
     ring = np.stack([np.arange(N_NODES), (np.arange(N_NODES) + 1) % N_NODES])
     hub = np.stack([np.zeros(N_NODES - 1, dtype=int), np.arange(1, N_NODES)])
@@ -97,3 +97,29 @@ def test_values_that_only_the_rest_of_the_table_has_are_possible(monkeypatch):
     result = pcfi.impute(features, graph)
     assert result.cells.model.scale.least[0] == -np.inf
     assert result.cells.model.scale.low[0] < -50
+
+
+def test_what_one_fold_teaches_is_judged_by_another(monkeypatch):
+    """Of a table with many known cells a single fold was hidden, so that the error looked like that of the mean."""
+    from pcfi.estimation import fitting
+
+    graph, truth, features, missing = field()
+    monkeypatch.setattr(fitting, "REGRESSION_UNITS", 1)
+    monkeypatch.setattr(fitting, "ENOUGH_UNITS", 1)
+    result = pcfi.impute(features, graph)
+    assert result.tuning.n_folds == 2
+    assert result.tuning.error < 0.9 * result.tuning.error_of_mean
+    actual = np.sqrt((((result.values - truth) / truth.std(axis=0))[missing] ** 2).mean())
+    assert result.tuning.error == pytest.approx(actual, rel=0.3)
+
+
+def test_as_many_cells_of_a_sample_are_hidden_as_its_core_has(monkeypatch):
+    """The known cells around the core counted as if they were hidden, so that too few folds were made."""
+    from pcfi.estimation.fitting import number_of_folds
+
+    graph, _, features, _ = field()
+    monkeypatch.setattr(sample, "MAX_NODES", 900)
+    monkeypatch.setattr("pcfi.estimation.fitting.REGRESSION_UNITS", 200)
+    problem = read_problem(features, graph)
+    drawn = sample.draw_sample(problem)
+    assert number_of_folds(sample.Sample(drawn.problem)) < number_of_folds(drawn)

@@ -52,6 +52,10 @@ class Outputs:
         """
         for path in self._paths():
             check_output(path, force=self.force)
+        self._check_method(parameters)
+        return self.formats(self.tables())
+
+    def _check_method(self, parameters: dict[str, Any]) -> None:
         method = parameters.get("method", "pcfi")
         if (self.confidence or self.confidence_columns) and method not in ("pcfi", "auto"):
             raise ParameterError(f"--confidence: the method {method} has no confidence; pcfi has")
@@ -59,26 +63,24 @@ class Outputs:
             raise ParameterError(f"--hops: the method {method} does not search the graph; pcfi and fp do")
         if self.intervals is not None:
             self._check_intervals(parameters)
-        return {what: self._format(what, path) for what, path in self.tables().items()}
 
     def check_stored(self, parameters: dict[str, Any], *, resumes: bool) -> None:
-        """The same for what `pcfi.scale` writes; a run that goes on may find some of its own results."""
+        """The same for a run larger than memory, which may go on and find some of its own results."""
         from pcfi.files.paths import is_address, suffix_of
         from pcfi.outofcore.feature_stores import SUFFIXES
 
-        if self.intervals is not None:
-            self._check_intervals(parameters)
+        self._check_method(parameters)
         for path in self._paths():
-            if suffix_of(path) not in SUFFIXES:
-                raise ParameterError(
-                    "with --memory or --cluster an output ends in .parquet (a folder of files), .npy or .zarr, got "
-                    f"{path}"
-                )
             if is_address(path):
                 continue
             check_folder(path)
             if Path(path).exists() and not self.force and not resumes:
                 raise FileError(f"{path} exists already: choose another name, or overwrite it with --force")
+        self.formats({what for what, path in self.tables().items() if suffix_of(path) not in SUFFIXES})
+
+    def formats(self, tables: Collection[str]) -> dict[str, Format]:
+        """Formats of some of the tables."""
+        return {what: self._format(what, path) for what, path in self.tables().items() if what in tables}
 
     def _paths(self) -> list[str]:
         """Everything that is written."""

@@ -34,6 +34,7 @@ from pcfi.inputs.problem import Problem, known_mask
 from pcfi.settings import Settings
 from pcfi.stages.degree_scaling import DegreeScale, grows_with_degree
 
+MIN_FOLDS = 2  # what is learned from the hidden cells of one is judged by those of another
 MAX_FOLDS = 5
 ENOUGH_UNITS = 5_000  # nodes in patterns that folds hide, where a table has them
 REGRESSION_UNITS = 50_000  # the same if columns are regressed on each other, which hidden cells are needed for
@@ -88,7 +89,7 @@ def _relative_errors(fitted: Fitted) -> Array:
 def _fit(sample: Sample, scale: ChannelScale, settings: Settings, seed: int, complete: Problem) -> Fitted | str:
     problem = sample.problem
     transformed = scale.transformed(problem)
-    folds = make_folds(transformed, number_of_folds(problem), seed, nodes=sample.core, incomplete=sample.incomplete)
+    folds = make_folds(transformed, number_of_folds(sample), seed, nodes=sample.core, incomplete=sample.incomplete)
     lacking = _lacking(problem, scale, folds)
     if lacking:
         return lacking
@@ -151,17 +152,19 @@ def prior_model(sample: Sample, scale: ChannelScale) -> ValueModel:
     return ValueModel(scale=scale, cells=CellModel.without_evidence(n_channels), degree=None, errors=errors)
 
 
-def number_of_folds(problem: Problem) -> int:
-    """As many folds as together hide enough nodes in patterns."""
-    channels = problem.channels
+def number_of_folds(sample: Sample) -> int:
+    """As many folds as together hide enough nodes in patterns, of those that may be hidden."""
+    channels = sample.problem.channels
     n_units = int(channels.n_known[channels.representatives].sum())
+    if sample.core is not None:
+        n_units = int(known_mask(sample.problem)[sample.core][:, channels.representatives].sum())
     return folds_of_size(n_units, int(np.count_nonzero(~channels.constant)))
 
 
 def folds_of_size(n_units: int, n_channels: int) -> int:
     """The same, from the number of nodes in patterns that are known and of channels that are modelled."""
     enough = REGRESSION_UNITS if has_regression(n_channels) else ENOUGH_UNITS
-    return int(np.clip(-(-enough * N_PARTS // max(n_units, 1)), 1, MAX_FOLDS))
+    return int(np.clip(-(-enough * N_PARTS // max(n_units, 1)), MIN_FOLDS, MAX_FOLDS))
 
 
 def _lacking(problem: Problem, scale: ChannelScale, folds: list[Fold]) -> str:

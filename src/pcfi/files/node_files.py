@@ -99,7 +99,7 @@ def read_nodes(path: str, columns: NodeColumns, ends: Callable[[], Kind | None] 
             texts, types = _read_text(source, columns)
             table = empty_as_null(texts.typed(types))
         else:
-            table, geometry = _read(source)
+            table, geometry = read_binary(source)
     if table.num_rows == 0:
         raise FileError(f"{source.words} has no rows: one row per node is needed")
 
@@ -157,7 +157,8 @@ def _check(names: Sequence[str], columns: NodeColumns, source: InputFile) -> Non
     columns.check(names, source.words)
 
 
-def _read(source: InputFile) -> tuple[Any, GeometryColumn | None]:
+def read_binary(source: InputFile) -> tuple[Any, GeometryColumn | None]:
+    """The table of a file that is not text, and its column of geometry, if it has one."""
     if source.format.is_geo:
         return read_geo(source)
     readers = {"parquet": read_parquet, "arrow": read_arrow, "h5ad": read_h5ad}

@@ -13,6 +13,9 @@ SAMPLE_NODES = "sample-nodes.npy"  # nodes whose rows the value model is fitted 
 SAMPLE_CORE = "sample-core.npy"  # places of those among them whose cells may be hidden; empty: all
 MODEL = "model.npz"  # the value model
 TUNING = "tuning.json"  # what the fit chose and found
+FILLED = "filled.raw"  # all filled values, column by column, for explanations and reports
+CODES = "codes.raw"  # hops of all patterns, one by one, likewise
+ERRORS = "errors.raw"  # expected errors, column by column, likewise
 SINKS = "sinks.json"  # results whose files have been created
 
 

@@ -9,17 +9,16 @@ from typing import Any
 import numpy as np
 
 from pcfi.errors import PcfiWarning
-from pcfi.estimation.result import seed_of
 from pcfi.inputs.columns import EdgeColumns, NodeColumns, Weight
-from pcfi.outofcore.backend import fill_run
+from pcfi.outofcore.backend import OutOfCoreBackend, fill_run
+from pcfi.outofcore.estimation_tasks import stored_tuning
 from pcfi.outofcore.mapped_graph import MappedGraph
 from pcfi.outofcore.node_source import NodeSource
-from pcfi.outofcore.opening import RunRequest, opened_run, result_path
+from pcfi.outofcore.opening import RunRequest, opened_run, result_path, run_settings
 from pcfi.outofcore.result import StoredImputation, report
 from pcfi.outofcore.run import OutOfCoreRun
 from pcfi.outofcore.runners import runner_of
 from pcfi.progress import compile_notice
-from pcfi.settings import Settings
 from pcfi.stages.solvers import Solver, UntilSettled
 
 
@@ -143,18 +142,18 @@ def impute(
     StoredImputation
         Where the results are, and how it went.
     """
-    settings = Settings(
+    settings = run_settings(
         method=method,
         alpha=alpha,
         beta=beta,
         solver=solver,
-        standardize=objective == "values" if standardize is None else standardize,
+        standardize=standardize,
         unreachable=unreachable,
         directed=directed,
         self_loops=self_loops,
         progress=progress,
         objective=objective,
-        random_state=seed_of(random_state),
+        random_state=random_state,
     )
     request = RunRequest(
         features=features,
@@ -193,3 +192,13 @@ def filled_run(request: RunRequest) -> Iterator[tuple[OutOfCoreRun, StoredImputa
             filled = fill_run(run, runner_of(run, cluster, progress=show))
         yield (run, *report(run, filled))
         run.folder.retire()
+
+
+def error_on_hidden_cells(request: RunRequest) -> float:
+    """Error of the value model on known cells that are hidden; infinite if none could be. Nothing is filled."""
+    with opened_run(request) as (run, cluster):
+        backend = OutOfCoreBackend(run, runner_of(run, cluster, progress=request.settings.progress))
+        backend.fit(backend.read_problem())
+        error = stored_tuning(run).error
+        run.folder.retire()
+    return error if np.isfinite(error) else np.inf

@@ -5,7 +5,7 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from pcfi.errors import (
     UnsupportedTypeError,
     counted,
 )
+from pcfi.estimation.result import seed_of
 from pcfi.files.checksums import checksum
 from pcfi.files.paths import full_path, is_address, is_scratch, remove, suffix_of
 from pcfi.imputation import plain_bounds
@@ -94,6 +95,13 @@ class RunRequest:
         """What the call asks for besides settings and input, as the work folder keeps it."""
         bounds = plain_bounds(self.bounds)
         return {"results": self.results, "coverage": float(self.coverage), "bounds": bounds, "rounds": self.rounds}
+
+
+def run_settings(**options: Any) -> Settings:
+    """Settings of a run: what is left open is decided as in `pcfi.impute`, and the seed is a number."""
+    settings = Settings(**options)
+    standardize = settings.objective == "values" if settings.standardize is None else settings.standardize
+    return replace(settings, standardize=standardize, random_state=seed_of(settings.random_state))
 
 
 @contextmanager
