@@ -214,3 +214,35 @@ def test_a_budget_changes_no_report(files, tmp_path, options):
         printed = {name: value for name, value in json.loads(done.stdout).items() if name != "outputs"}
         found.append([approximately(json.loads((folder / "f.json").read_text())), approximately(printed)])
     assert_same_facts(*found)
+
+
+@pytest.mark.parametrize("options", [["--column", "age,height"], ["--categorical", "city", "--column", "city,income"]])
+def test_a_budget_changes_no_explanation(files, tmp_path, monkeypatch, options):
+    monkeypatch.chdir(tmp_path)
+    command = ["explain", files / "nodes.csv", files / "edges.csv", "--node", "0007,0035,0301", *WIDE, *options]
+    found = [json.loads(invoke(*command, "--json", *budget).stdout) for budget in ([], BUDGET)]
+    assert len(found[0]) == 6
+    for left, right in zip(*found, strict=True):
+        assert left["value"] == pytest.approx(right["value"], rel=1e-6)
+        parts = [{(one["node"], one["column"]): one["contribution"] for one in side["parts"]} for side in (left, right)]
+        assert parts[0] == pytest.approx(parts[1], abs=1e-4)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_wrong_name_is_an_error_before_anything_is_filled(files, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    command = [
+        "explain",
+        files / "nodes.csv",
+        files / "edges.csv",
+        *WIDE,
+        "--node",
+        "0007",
+        "--column",
+        "agge",
+        *BUDGET,
+    ]
+    done = CliRunner().invoke(app, list(map(str, command)))
+    assert done.exit_code == 2
+    assert done.stderr.splitlines()[-1] == "pcfi: --column 'agge' is not a filled column: the closest is 'age'"
+    assert list(tmp_path.iterdir()) == []

@@ -97,8 +97,11 @@ Finish = Callable[[Any, Any], Any]
 """Makes what the command returns of a finished run and its `StoredImputation`, while the work folder is there."""
 
 
-def stream(session: Session, call: DiskCall, finish: Finish) -> Any:
-    """Fill a node file of any size, write its tables, and return what `finish` makes of it."""
+def stream(session: Session, call: DiskCall, finish: Finish, check: Callable[[Any], None] = lambda _: None) -> Any:
+    """Fill a node file of any size, write its tables, and return what `finish` makes of it.
+
+    `check` looks at the `NodeSource` before anything is filled.
+    """
     from pcfi.outofcore.folder import WorkFolder
     from pcfi.outofcore.opening import result_path, work_path
     from pcfi.outofcore.run_lock import run_lock
@@ -108,6 +111,11 @@ def stream(session: Session, call: DiskCall, finish: Finish) -> Any:
     call.outputs.check_stored(call.parameters, resumes=folder.has("job.json"))
     with run_lock(folder.path):
         metadata = _read_metadata(session, call, folder)
+        try:
+            check(metadata.nodes)
+        except ParameterError:
+            folder.abandon()
+            raise
         return _fill(session, call, metadata, folder, finish)
 
 

@@ -26,6 +26,22 @@ class Outputs:
     facts: str | None
     force: bool
 
+    @staticmethod
+    def nothing(values: str) -> "Outputs":
+        """Values at a place of the program's own, and nothing else."""
+        return Outputs(
+            values=values,
+            stream_format="csv",
+            confidence=None,
+            confidence_columns=False,
+            hops=None,
+            intervals=None,
+            coverage=0.9,
+            report=None,
+            facts=None,
+            force=True,
+        )
+
     def tables(self) -> dict[str, str]:
         """The files of tables, by what they hold."""
         named = {
