@@ -17,11 +17,12 @@ from pcfi.cli.session import Session
 from pcfi.errors import ParameterError
 from pcfi.files import edge_files, node_files
 from pcfi.files.atomic_output import atomic_output
+from pcfi.files.duckdb_files import DuckdbPlace
 from pcfi.files.formats import EDGE_FORMATS, NODE_FORMATS, STANDARD, Format, format_of
 from pcfi.files.geo_files import read_geometry
-from pcfi.files.opening import clear_errors, open_input
+from pcfi.files.opening import InputFile, clear_errors, open_input
 from pcfi.files.paths import is_address, remove, suffix_of
-from pcfi.files.writing import write_table
+from pcfi.files.writing import write_table, write_tables
 from pcfi.inputs.columns import EdgeColumns, NodeColumns
 from pcfi.inputs.graphs import prepare_graph
 from pcfi.inputs.ids import is_frame
@@ -77,9 +78,27 @@ def _nodes(session: Session, path: str, target: Path) -> str:
     source = open_input(path, NODE_FORMATS, "nodes")
     if not target.exists():
         with session.stage("convert nodes"), clear_errors(source):
-            table, geometry = node_files.read_binary(source)
-            write_table(table, str(target), Format("parquet"), geometry=geometry)
+            _convert(source, target)
     return str(target)
+
+
+def _convert(source: InputFile, target: Path) -> None:
+    """Write a file as Parquet: a table of a database in parts, others as a whole."""
+    place = DuckdbPlace.of(source.path)
+    if place is None:
+        table, geometry = node_files.read_binary(source)
+        write_table(table, str(target), Format("parquet"), geometry=geometry)
+        return
+    with place.batches() as batches:
+        empty = [batches.schema.empty_table()]
+        tables = (table for part in (empty, map(_as_table, batches)) for table in part)
+        write_tables(tables, 0, str(target), Format("parquet"))
+
+
+def _as_table(batch: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.Table.from_batches([batch])
 
 
 def _edges(
@@ -91,6 +110,9 @@ def _edges(
     if not (table.exists() or array.exists()):
         with session.stage("convert edges"):
             file = edge_files.open_edge_file(files.edges)
+            if file.format.name == "duckdb":
+                _convert(file, table)
+                return replace(files, edges=str(table))
             contents = node_files.read_nodes(nodes, columns, lambda: edge_files.kind_of_ends(file, edges))
             graph = edge_files.read_edges(file, contents, edges).graph
             if is_frame(graph):

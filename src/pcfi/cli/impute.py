@@ -182,7 +182,7 @@ def _fill_on_disk(session: Session, request: Request) -> Completed:
     from pcfi.cli.disk_inputs import disk_files
 
     columns = request.columns.node_columns(), request.columns.edge_columns()
-    prefix = Path(request.budget.work or request.output.values)
+    prefix = Path(request.budget.work or request.output.outputs().work_base)
     with disk_files(session, request.maps.sources(request.files), *columns, prefix) as files:
         return _fill_files_on_disk(session, request, files)
 

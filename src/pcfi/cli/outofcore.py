@@ -107,7 +107,7 @@ def stream(session: Session, call: DiskCall, finish: Finish, check: Callable[[An
     from pcfi.outofcore.run_lock import run_lock
 
     _refuse(call)
-    folder = WorkFolder(work_path(call.budget.work, result_path(call.outputs.values)))
+    folder = WorkFolder(work_path(call.budget.work, result_path(call.outputs.work_base)))
     call.outputs.check_stored(call.parameters, resumes=folder.has("job.json"))
     with run_lock(folder.path):
         metadata = _read_metadata(session, call, folder)
@@ -284,7 +284,7 @@ def stopped_run(outputs: Outputs) -> bool:
     """Whether a run that fills these outputs from disk was stopped."""
     from pcfi.outofcore import file_names
 
-    return (Path(f"{outputs.values}.work") / file_names.JOB).exists()
+    return (Path(f"{outputs.work_base}.work") / file_names.JOB).exists()
 
 
 def _refuse(call: DiskCall) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from pcfi.errors import FileError, ParameterError
-from pcfi.files.formats import OUTPUT_FORMATS, STANDARD, STREAM_FORMATS, Format, format_of
+from pcfi.files.duckdb_files import DuckdbPlace
+from pcfi.files.formats import INTERVAL_FORMATS, OUTPUT_FORMATS, STANDARD, STREAM_FORMATS, Format, format_of
 from pcfi.files.writing import check_folder, check_output
 
 
@@ -41,6 +42,12 @@ class Outputs:
             facts=None,
             force=True,
         )
+
+    @property
+    def work_base(self) -> str:
+        """What a work folder is named after: the path of the values, beside the database for a table in one."""
+        place = DuckdbPlace.of(self.values)
+        return self.values if place is None else f"{place.file}.{place.table}"
 
     def tables(self) -> dict[str, str]:
         """The files of tables, by what they hold."""
@@ -89,6 +96,9 @@ class Outputs:
         for path in self._paths():
             if is_address(path):
                 continue
+            if DuckdbPlace.of(path) is not None:
+                check_output(path, force=self.force or resumes)
+                continue
             check_folder(path)
             if Path(path).exists() and not self.force and not resumes:
                 raise FileError(f"{path} exists already: choose another name, or overwrite it with --force")
@@ -117,7 +127,7 @@ class Outputs:
 
     def _format(self, what: str, path: str) -> Format:
         if path != STANDARD:
-            return format_of(path, STREAM_FORMATS if what == "intervals" else OUTPUT_FORMATS, f"the {what}")
+            return format_of(path, INTERVAL_FORMATS if what == "intervals" else OUTPUT_FORMATS, f"the {what}")
         if self.stream_format not in STREAM_FORMATS:
             raise ParameterError(f"--to must be one of {', '.join(STREAM_FORMATS)}, got {self.stream_format!r}")
         return Format(self.stream_format)

@@ -6,6 +6,7 @@ from typing import Any
 
 from pcfi.errors import FileError, counted
 from pcfi.files.binary import FEATURES, as_table, read_arrow, read_h5ad, read_npy, read_npz, read_parquet
+from pcfi.files.duckdb_files import read_duckdb
 from pcfi.files.formats import NODE_FORMATS
 from pcfi.files.geo_files import GeometryColumn, geometry_of, read_geo
 from pcfi.files.opening import InputFile, clear_errors, open_input
@@ -161,6 +162,8 @@ def read_binary(source: InputFile) -> tuple[Any, GeometryColumn | None]:
     """The table of a file that is not text, and its column of geometry, if it has one."""
     if source.format.is_geo:
         return read_geo(source)
+    if source.format.name == "duckdb":
+        return read_duckdb(source.path), None
     readers = {"parquet": read_parquet, "arrow": read_arrow, "h5ad": read_h5ad}
     if source.format.name in readers:
         return geometry_of(readers[source.format.name](source), source)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pcfi.errors import FileError, PcfiError, TooLargeError
+from pcfi.files.duckdb_files import DuckdbPlace
 from pcfi.files.formats import STANDARD, TABLE_FORMATS, Format, format_of, sniff
 from pcfi.files.paths import is_address, opened
 from pcfi.files.sizes import Metered
@@ -82,7 +83,8 @@ def open_input(path: str, allowed: Sequence[str], what: str) -> InputFile:
         data = sys.stdin.buffer.read()
         return InputFile(path, _checked(sniff(data[:65536]), allowed), data)
     form = format_of(path, allowed, what)
-    place = Path(path)
+    database = DuckdbPlace.of(path)
+    place = Path(path if database is None else database.file)
     if not place.exists():
         raise FileError(f"{path} does not exist: check the name of the file of {what}")
     if not place.is_file() and not (form.name == "parquet" and place.is_dir()):

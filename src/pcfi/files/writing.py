@@ -13,6 +13,7 @@ import numpy as np
 
 from pcfi.errors import FileError
 from pcfi.files.atomic_output import Publication, atomic_output
+from pcfi.files.duckdb_files import DuckdbPlace, check_place, write_duckdb
 from pcfi.files.formats import DELIMITERS, STANDARD, Format
 from pcfi.files.geo_files import GeometryColumn, with_geoparquet_metadata, write_geo
 from pcfi.files.text import write_rows
@@ -23,6 +24,11 @@ ARRAY = "features.npy"  # the array in a file .npz
 def check_output(path: str, *, force: bool) -> None:
     """Refuse early what could not be written in the end; links are followed."""
     if path == STANDARD:
+        return
+    database = DuckdbPlace.of(path)
+    if database is not None:
+        check_folder(database.file)
+        check_place(path, force=force)
         return
     place = Path(os.path.realpath(path))
     if place.is_dir():
@@ -96,6 +102,9 @@ def write_tables(
 ) -> None:
     """The same for a table of `n_rows` rows that comes in parts, at least one, of which one at a time is in memory."""
     delimiter = delimiter or DELIMITERS.get(form.name, "")
+    if form.name == "duckdb":
+        write_duckdb(tables, path)
+        return
     if form.is_geo:
         if geometry is None:
             raise FileError(f"{path}: a file .{form.name} needs geometry, and the nodes have none")
@@ -170,7 +179,7 @@ def check_columns(schema: Any, path: str, form: Format) -> None:
     import pyarrow as pa
     from pyarrow import feather, parquet
 
-    if form.is_array:
+    if form.is_array or form.name == "duckdb":
         return
     for field in schema:
         table = pa.schema([field]).empty_table()
