@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyarrow import csv, feather, parquet
+from pyarrow import csv, dataset, feather, parquet
 from scipy import io, sparse
 from typer.testing import CliRunner
 
@@ -246,3 +246,31 @@ def test_a_wrong_name_is_an_error_before_anything_is_filled(files, tmp_path, mon
     assert done.exit_code == 2
     assert done.stderr.splitlines()[-1] == "pcfi: --column 'agge' is not a filled column: the closest is 'age'"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("budget", [[], BUDGET])
+def test_a_partitioned_dataset_keeps_its_folders(files, tmp_path, monkeypatch, budget):
+    monkeypatch.chdir(tmp_path)
+    nodes = node_table().append_column("region", pa.array([f"r {k % 3}" for k in range(N_NODES)]))
+    nodes = nodes.append_column("year", pa.array(2020 + np.arange(N_NODES) % 2))
+    parts = dataset.partitioning(pa.schema([("year", pa.int64()), ("region", pa.string())]), flavor="hive")
+    dataset.write_dataset(nodes, tmp_path / "in.parquet", format="parquet", partitioning=parts)
+    command = ["impute", "./in.parquet/", files / "edges.csv", "--exclude", "label,year"]
+    invoke(*command, "-o", tmp_path / "out.parquet", *budget)
+    folders = [
+        sorted(path.relative_to(tmp_path / name).parent.as_posix() for path in (tmp_path / name).rglob("*.parquet"))
+        for name in ("in.parquet", "out.parquet")
+    ]
+    assert folders[0] == folders[1]
+    assert len(folders[0]) == 6
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.parquet", "out.parquet"]
+    before, after = (
+        dataset.dataset(tmp_path / name, partitioning="hive").to_table().sort_by("code").to_pandas()
+        for name in ("in.parquet", "out.parquet")
+    )
+    assert list(before.columns) == list(after.columns)
+    assert after["age"].notna().all()
+    for name in ("code", "region", "year"):
+        assert list(before[name]) == list(after[name])
+    known = before["income"].notna()
+    assert (before["income"][known] == after["income"][known]).all()

@@ -165,6 +165,7 @@ def _fill_in_memory(session: Session, request: Request) -> Completed:
                     publication=publication,
                     delimiter=delimiter(form, loaded),
                     geometry=geometry_for(what, loaded),
+                    partitions=loaded.nodes.partitions if what == "values" else (),
                 )
             outputs = outputs.written(tables)
         evaluation = _evaluation(session, request, loaded) if request.filling.evaluate else None

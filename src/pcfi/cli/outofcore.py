@@ -219,8 +219,9 @@ def _is_direct(path: str) -> bool:
 
 
 def _is_composed(call: DiskCall, metadata: FileMetadata) -> bool:
-    """Whether the table of values has columns besides those of the node file."""
-    return bool(call.outputs.confidence_columns or call.position or _has_geometry(metadata))
+    """Whether the table of values has columns besides those of the node file, or is written in folders like it."""
+    is_partitioned = bool(getattr(metadata.nodes.store, "partitions", ()))
+    return bool(call.outputs.confidence_columns or call.position or _has_geometry(metadata) or is_partitioned)
 
 
 def _has_geometry(metadata: FileMetadata) -> bool:

@@ -9,6 +9,7 @@ from pcfi.files.binary import FEATURES, as_table, read_arrow, read_h5ad, read_np
 from pcfi.files.duckdb_files import read_duckdb
 from pcfi.files.formats import NODE_FORMATS
 from pcfi.files.geo_files import GeometryColumn, geometry_of, read_geo
+from pcfi.files.hive import partition_columns
 from pcfi.files.opening import InputFile, clear_errors, open_input
 from pcfi.files.text import (
     DRESSED,
@@ -57,6 +58,8 @@ class NodeFileContents:
         The cells of such a file as they are written.
     geometry : GeometryColumn or None
         The column that holds geometry, if one does.
+    partitions : tuple of str
+        Columns that the folders of a dataset hold.
     """
 
     table: Any
@@ -66,6 +69,7 @@ class NodeFileContents:
     ids_are_text: bool = False
     written: WrittenCells | None = None
     geometry: GeometryColumn | None = None
+    partitions: tuple[str, ...] = ()
 
     @property
     def passed(self) -> list[str]:
@@ -125,7 +129,15 @@ def read_nodes(path: str, columns: NodeColumns, ends: Callable[[], Kind | None] 
         ids_are_text=is_text,
         written=None if texts is None else WrittenCells.of(texts, types),
         geometry=geometry,
+        partitions=partitions_of(source),
     )
+
+
+def partitions_of(source: InputFile) -> tuple[str, ...]:
+    """Columns that the folders of a dataset hold."""
+    if source.format.name != "parquet" or source.data is not None:
+        return ()
+    return tuple(partition_columns([part.path for part in source.parts()], source.path))
 
 
 def choose_columns(

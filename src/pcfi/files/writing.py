@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -16,6 +16,7 @@ from pcfi.files.atomic_output import Publication, atomic_output
 from pcfi.files.duckdb_files import DuckdbPlace, check_place, write_duckdb
 from pcfi.files.formats import DELIMITERS, STANDARD, Format
 from pcfi.files.geo_files import GeometryColumn, with_geoparquet_metadata, write_geo
+from pcfi.files.hive import write_partitioned
 from pcfi.files.text import write_rows
 
 ARRAY = "features.npy"  # the array in a file .npz
@@ -75,6 +76,7 @@ def write_table(
     publication: Publication | None = None,
     delimiter: str | None = None,
     geometry: GeometryColumn | None = None,
+    partitions: Sequence[str] = (),
 ) -> None:
     """Write a table in a format of tables; `path` may be standard output. None is the delimiter of the format."""
     write_tables(
@@ -86,6 +88,7 @@ def write_table(
         publication=publication,
         delimiter=delimiter,
         geometry=geometry,
+        partitions=partitions,
     )
 
 
@@ -99,8 +102,12 @@ def write_tables(
     publication: Publication | None = None,
     delimiter: str | None = None,
     geometry: GeometryColumn | None = None,
+    partitions: Sequence[str] = (),
 ) -> None:
-    """The same for a table of `n_rows` rows that comes in parts, at least one, of which one at a time is in memory."""
+    """The same for a table of `n_rows` rows that comes in parts, at least one, of which one at a time is in memory.
+
+    With `partitions`, columns that the folders of the node file hold, Parquet is written in such folders as well.
+    """
     delimiter = delimiter or DELIMITERS.get(form.name, "")
     if form.name == "duckdb":
         write_duckdb(tables, path)
@@ -113,6 +120,9 @@ def write_tables(
         return
     if geometry is not None and form.name == "parquet":
         tables = _with_metadata(tables, geometry)
+    if partitions and form.name == "parquet" and path != STANDARD:
+        write_partitioned(tables, path, partitions)
+        return
     if path == STANDARD:
         _write(tables, n_rows, sys.stdout.buffer, form, delimiter)
         sys.stdout.buffer.flush()
