@@ -202,7 +202,9 @@ def largest_differences() -> dict:
     rows = [slice(start, start + (1 << 16)) for start in range(0, len(left), 1 << 16)]
     spread = float(np.std(left[rows[0]]))
     values = max(float(np.abs(left[part] - right[part]).max()) for part in rows)
-    one, other = (dataset.dataset(FOLDER / name, format="parquet") for name in ("in-memory.parquet", "streamed.parquet"))
+    one, other = (
+        dataset.dataset(FOLDER / name, format="parquet") for name in ("in-memory.parquet", "streamed.parquet")
+    )
     sides = 0.0
     for name in one.schema.names:
         two = [side.to_table(columns=[name])[name].to_numpy() for side in (one, other)]

@@ -207,7 +207,8 @@ def _fill_files_on_disk(session: Session, request: Request, files: Any) -> Compl
                 _write_report(facts, outputs, publication)
         return Completed(stored, stored.columns, outputs, _as_json(request, facts, outputs))
 
-    return stream(session, call, finish)
+    completed: Completed = stream(session, call, finish)
+    return completed
 
 
 def _as_json(request: Request, facts: Any, outputs: Outputs) -> dict[str, Any] | None:

@@ -22,8 +22,8 @@ def filled_channels(run: Any, result: Any) -> FilledChannels:
     def filled(place: int) -> Array:
         values = cells.host_values[:, numbers[place]]
         if numbers[place] in truth_values:
-            return np.where(np.isnan(values), values, values > 0.5)
-        return np.rint(values) if numbers[place] in whole else values
+            return np.asarray(np.where(np.isnan(values), values, values > 0.5))
+        return np.asarray(np.rint(values) if numbers[place] in whole else values)
 
     names = run.store.names if hasattr(run.store, "schema") else [f"channel_{name}" for name in run.store.names]
     first = {run.category_columns[names[k]]: k for k in run.first_channels.tolist() if names[k] in run.category_columns}

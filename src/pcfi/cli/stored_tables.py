@@ -30,7 +30,6 @@ from pcfi.inputs.node_tables import NodeColumn, NodeTable
 from pcfi.inputs.position_columns import append_to_table
 
 ROWS_AT_A_TIME = 1 << 16
-STORED = ("values", "confidence", "hops", "intervals")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -114,10 +113,8 @@ class StoredTables:
             )
 
     def _tables(self, what: str, form: Format, first: Any, others: Iterator[Any]) -> Iterator[Any]:
-        alone = {name: path if name == what else None for name, path in self.outputs.tables().items()}
-        outputs = replace(self.outputs, **{**dict.fromkeys(STORED), **alone, "values": self.outputs.values})
-        if what != "values":
-            outputs = replace(outputs, confidence_columns=False)
+        outputs = self.outputs.written([what])
+        outputs = outputs if what == "values" else replace(outputs, confidence_columns=False)
         for loaded, rows in (pair for pairs in ([first], others) for pair in pairs):
             yield fitting(what, tables_of(loaded, rows, outputs)[what], form, loaded)
 

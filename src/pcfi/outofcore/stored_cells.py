@@ -41,7 +41,7 @@ def stored_imputation(run: OutOfCoreRun, stored: StoredImputation, id_bytes: int
     """The result of a run whose work folder is there; ids may take `id_bytes`, everything else is mapped."""
     facts = {name: getattr(stored, name) for name in Imputation.__dataclass_fields__ if hasattr(stored, name)}
     columns = run.surveyed.column_names
-    more = {"column_names": columns, "center": None, "position": None, "parameters": {}}
+    more: dict[str, Any] = {"column_names": columns, "center": None, "position": None, "parameters": {}}
     return Imputation(**facts | more | {"values": None, "cells": stored_cells(run, id_bytes)})
 
 

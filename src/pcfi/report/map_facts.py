@@ -28,7 +28,7 @@ def collect_map(frame: Any, filling: FilledChannels, result: Imputation, *, seed
     if not len(columns):
         return None
     missing = np.stack([filling.missing(column) for column in columns], axis=1)
-    rows = _sample(missing.any(axis=1), seed)
+    rows = _sample(np.asarray(missing.any(axis=1)), seed)
     values = np.stack([filling.filled(column)[rows] for column in columns], axis=1)
     widths, n_places, missing = _widths(filling, result, columns, rows), len(missing), missing[rows]
     return MapFacts(
