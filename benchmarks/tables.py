@@ -46,6 +46,7 @@ QUESTIONS = {
     "scale_cost": "Larger than memory: how accurate are the estimates on sizes that they were not fitted to?",
     "partitioned": "A graph divided among four workers: bytes sent, by the cost model and measured; time and memory",
     "partitioned_model": "The cost model for OGBN-papers100M: diffusion with a graph in each worker, and divided",
+    "sample_size": "Large tables: how do the model and its errors move with the size of the sample it is fitted to?",
     "default_call": "What does the default call, which learns from hidden cells, cost?",
     "values": "Values of tables: how far from the truth (in standard deviations), and do 90 % intervals cover it?",
     "values_ablation": "Which parts of the value model pay, and how much does each constant matter? (error relative to "
@@ -87,12 +88,12 @@ def scale_table(results: dict[str, Any]) -> str:
     rows = [
         {
             "what": f"an edge file of {one['edges'] / 1e6:g} M edges to a mapped graph",
-            "target": "2 M edges a second, within 2 GB",
+            "target": "5 M edges a second, within 2 GB",
             "measured": f"{one['edges per second'] / 1e6:.1f} M a second, {one['private memory, MB'] / 1e3:.2f} GB",
         },
         {
             "what": f"time within a budget against `pcfi.impute` ({size})",
-            "target": "at most 1.5 times",
+            "target": "at most 1.6 times",
             "measured": f"{two['ratio']:.2f} times "
             f"({two['seconds']:.0f} s against {two['seconds of pcfi.impute']:.0f} s)",
         },

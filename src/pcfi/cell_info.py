@@ -76,6 +76,13 @@ class CellInfo:
             return self.hops.unreachable()
         return np.tile(self.empty_channels, (len(self.filled), 1))
 
+    def unreachable_in(self, channel: int) -> Array:
+        """The same for one channel, as an array."""
+        if self.hops is None:
+            return np.full(len(self.filled), bool(self.empty_channels[channel]))
+        hops = self.host_hops
+        return np.asarray(~hops.is_reachable(hops.codes[:, hops.patterns[channel]]))
+
     @cached_property
     def standardized_errors(self) -> Array | None:
         """Expected absolute error of every cell in standard deviations of its channel; None without a model."""

@@ -283,6 +283,13 @@ def read_bounds(bounds: Any, problem: Problem) -> Array | None:
     return limits
 
 
+def plain_bounds(bounds: Any) -> Any:
+    """The same bounds as JSON holds them."""
+    if isinstance(bounds, Mapping):
+        return {str(name): _read_pair(pair).tolist() for name, pair in bounds.items()}
+    return None if bounds is None else _read_pair(bounds).tolist()
+
+
 def _read_pair(pair: Any) -> Array:
     try:
         low, high = (np.nan if end is None else float(end) for end in pair)

@@ -181,7 +181,7 @@ def tuning_bytes(size: ProblemSize, n_known: int, working: int) -> int:
 
     `n_known` cells are known in the complete table; diffusion takes `working`.
     """
-    from pcfi.estimation.fitting import folds_of_size
+    from pcfi.estimation.fitting import MAX_FOLDS, folds_of_size
     from pcfi.estimation.folds import MAX_HIDDEN, N_PARTS
     from pcfi.estimation.training import MAX_TRAINING_CELLS, MAX_TRAINING_ROWS
 
@@ -189,7 +189,8 @@ def tuning_bytes(size: ProblemSize, n_known: int, working: int) -> int:
     n_known = n_known * sampled.n_nodes // size.n_nodes
     mask, patterns = sampled.n_nodes * size.n_channels, sampled.n_nodes * size.n_patterns
     n_units = n_known * size.n_patterns // size.n_channels
-    n_folds = folds_of_size(n_units, size.n_channels)
+    is_sample = sampled.n_nodes < size.n_nodes  # cells are hidden at few of its nodes, which takes all folds
+    n_folds = MAX_FOLDS if is_sample else folds_of_size(n_units, size.n_channels)
     n_hidden = n_folds * min(n_known // N_PARTS, MAX_HIDDEN)
     dividing = (n_folds + 1) * mask + PATTERN_BYTES * patterns + UNIT_BYTES * n_units
     # filled, on a log scale, divided by degrees, standardised

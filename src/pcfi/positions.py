@@ -115,8 +115,9 @@ def sized_like(channels: Array, features: Array) -> Array:
 def _spread(values: Array) -> float:
     """Root of the sum of the channels' variances; NaN is left out."""
     n_finite, mean = np.zeros(values.shape[1]), np.zeros(values.shape[1])
-    unit = float(np.fmax.reduce(np.abs(values), axis=None, initial=0.0)) or 1.0  # so that squares are finite
     blocks = [slice(start, start + ROWS_AT_A_TIME) for start in range(0, len(values), ROWS_AT_A_TIME)]
+    largest = [np.fmax.reduce(np.abs(values[rows]), axis=None, initial=0.0) for rows in blocks]
+    unit = float(max(largest, default=0.0)) or 1.0  # so that squares are finite
     for rows in blocks:
         n_finite += np.isfinite(values[rows]).sum(axis=0)
         mean += np.nansum(values[rows] / unit, axis=0, dtype=np.float64)

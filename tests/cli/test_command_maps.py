@@ -131,7 +131,41 @@ def test_points_larger_than_memory_stay_geoparquet(tmp_path):
     options = {"alpha": 0.5, "beta": 0.0, "objective": "representation"}
     np.testing.assert_allclose(filled["value"], pcfi.geo.impute(points, k=5, **options).values["value"], rtol=1e-3)
     assert filled.crs == points.crs
-    assert not (tmp_path / "out.parquet.neighbours.npy").exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"map.parquet", "out.parquet"}
+
+
+@pytest.mark.parametrize("suffix", ["gpkg", "geojson", "parquet", "csv"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_map_larger_than_memory_is_filled_by_the_better_weights(tmp_path, suffix, seed):
+    rng = np.random.default_rng(seed)
+    places = rng.random((300, 2)) * 1e4
+    values = np.stack([places[:, 0], np.sin(places[:, 1] / 900)], axis=1) + (rng.normal(size=(300, 2)) if seed else 0)
+    values[rng.random(values.shape) < 0.3] = np.nan
+    columns = {"one": values[:, 0], "two": values[:, 1]}
+    points = geopandas.GeoDataFrame(columns, geometry=geopandas.GeoSeries.from_xy(*places.T, crs=3857))
+    points.to_file(tmp_path / "map.gpkg")
+    found = []
+    for way, budget in (("memory", []), ("disk", ["--memory", "1GB"])):
+        folder = tmp_path / way
+        folder.mkdir()
+        target, facts = folder / f"out.{suffix}", folder / "facts.json"
+        done = impute(tmp_path / "map.gpkg", "-o", target, "--k", 5, "--facts", facts, *budget)
+        assert done.exit_code == 0, done.stderr
+        assert {path.name for path in folder.iterdir()} == {target.name, facts.name}
+        frame = pd.read_csv(target) if suffix == "csv" else geopandas.read_file(target) if suffix != "parquet" else None
+        frame = geopandas.read_parquet(target) if frame is None else frame
+        found.append((frame, json.loads(facts.read_text())))
+    (left, one), (right, other) = found
+    assert list(left.columns) == list(right.columns)
+    assert "one_low" in left.columns
+    for name in left.columns:
+        if left[name].dtype.kind == "f":
+            np.testing.assert_allclose(left[name], right[name], atol=1e-6 * np.ptp(left[name]))
+        else:
+            assert list(map(str, left[name])) == list(map(str, right[name]))
+    assert one["graph"] == other["graph"]
+    assert one["map"]["columns"] == other["map"]["columns"]
+    assert [shape["filled"] for shape in one["map"]["shapes"]] == [shape["filled"] for shape in other["map"]["shapes"]]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +176,6 @@ def test_points_larger_than_memory_stay_geoparquet(tmp_path):
         (["map.gpkg", "-o", "out.gpkg", "--k", "3", "--contiguity", "queen"], 2, "two rules"),
         (["map.gpkg", "-o", "out.gpkg", "--contiguity", "bishop"], 2, "--contiguity must be 'queen' or 'rook'"),
         (["table.csv", "edges.csv", "-o", "out.gpkg"], 1, "needs geometry"),
-        (["map.gpkg", "-o", "out.parquet", "--memory", "1GB"], 1, "a map comes as GeoParquet"),
         (["plain.parquet", "-o", "out.parquet", "--memory", "1GB"], 1, "has no geometry to find neighbours by"),
         (["broken.gpkg", "-o", "out.gpkg"], 1, "cannot be read as gpkg"),
     ],

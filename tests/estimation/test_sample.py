@@ -32,7 +32,7 @@ def test_a_small_table_is_its_own_sample():
 def test_a_sample_holds_all_neighbours_of_its_core(monkeypatch):
     graph, _, features, _ = field()
     monkeypatch.setattr(sample, "MAX_NODES", 900)
-    monkeypatch.setattr(sample, "MIN_CORE", 10)
+    monkeypatch.setattr(sample, "MAX_NODES_PER_CORE", 90)
     problem = read_problem(np.column_stack([features, np.arange(N_NODES)]), graph)
     drawn = sample.draw_sample(problem)
     part, core = drawn.problem, drawn.core
@@ -52,7 +52,7 @@ def test_only_the_core_is_hidden(monkeypatch):
 
     graph, _, features, _ = field()
     monkeypatch.setattr(sample, "MAX_NODES", 900)
-    monkeypatch.setattr(sample, "MIN_CORE", 10)
+    monkeypatch.setattr(sample, "MAX_NODES_PER_CORE", 90)
     drawn = sample.draw_sample(read_problem(features, graph))
     folds = make_folds(drawn.problem, 5, 0, nodes=drawn.core, incomplete=drawn.incomplete)
     hidden = np.unique(np.concatenate([fold.nodes for fold in folds]))
@@ -62,7 +62,7 @@ def test_only_the_core_is_hidden(monkeypatch):
 
 def test_the_largest_degrees_do_not_fill_the_sample(monkeypatch):
     monkeypatch.setattr(sample, "MAX_NODES", 400)
-    monkeypatch.setattr(sample, "MIN_CORE", 20)
+    monkeypatch.setattr(sample, "MAX_NODES_PER_CORE", 20)
     monkeypatch.setattr(sample, "MAX_NEIGHBOURS", 100)
     ring = np.stack([np.arange(N_NODES), (np.arange(N_NODES) + 1) % N_NODES])
     hub = np.stack([np.zeros(N_NODES - 1, dtype=int), np.arange(1, N_NODES)])
@@ -113,3 +113,15 @@ def test_a_table_with_enough_cells_for_one_fold_has_two(monkeypatch, n_columns):
     assert result.tuning.n_folds == 2
     assert all(column.r2 > 0.9 for column in result.columns)
     assert all("follows the graph" in column.verdict for column in result.columns)
+
+
+def test_as_many_cells_of_a_sample_are_hidden_as_its_core_has(monkeypatch):
+    """The known cells around the core counted as if they were hidden, so that too few folds were made."""
+    from pcfi.estimation.fitting import number_of_folds
+
+    graph, _, features, _ = field()
+    monkeypatch.setattr(sample, "MAX_NODES", 900)
+    monkeypatch.setattr("pcfi.estimation.fitting.REGRESSION_UNITS", 200)
+    problem = read_problem(features, graph)
+    drawn = sample.draw_sample(problem)
+    assert number_of_folds(sample.Sample(drawn.problem)) < number_of_folds(drawn)

@@ -10,7 +10,7 @@ import pytest
 import pcfi
 from pcfi import scale
 from pcfi.files.paths import remove
-from pcfi.outofcore import backend, imputation, plan
+from pcfi.outofcore import backend, opening, plan
 from pcfi.outofcore.folder import WorkFolder
 from pcfi.outofcore.runners import TASKS
 
@@ -76,7 +76,7 @@ def test_a_disk_that_is_too_small_is_refused_every_time(files, tmp_path, monkeyp
 
 def test_a_budget_that_is_refused_before_any_task_leaves_nothing(files, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(imputation, "check_budget", lambda *_: None)  # which does not know the graph yet
+        patch.setattr(opening, "check_budget", lambda *_: None)  # which does not know the graph yet
         with pytest.raises(pcfi.TooLargeError, match="solver=FixedSteps"):
             impute(*files, tmp_path / "y.npy", memory="1MB")
     assert not (tmp_path / "y.npy.work").exists()

@@ -235,7 +235,7 @@ def test_the_command_line_says_that_a_converted_table_is_made_again(tables, tmp_
     assert result.exists()
 
 
-@pytest.mark.parametrize("n_removed", range(4))
+@pytest.mark.parametrize("n_removed", range(5))
 def test_a_run_that_is_killed_while_it_removes_its_files_is_completed_by_the_same_call(
     tables, tmp_path, monkeypatch, n_removed
 ):
@@ -258,7 +258,7 @@ def test_a_run_that_is_killed_while_it_removes_its_files_is_completed_by_the_sam
             scale.impute(*tables, result, **options)
     assert parquet.read_table(result).num_rows == N_NODES
     left = sorted(path.name for path in tmp_path.glob("*.work*"))
-    if n_removed == 3:  # beyond the last moment at which there is a run to go on with
+    if n_removed == 4:  # beyond the last moment at which there is a run to go on with
         assert left == ["y.parquet.work.retired"]
         return
     assert "y.parquet.work" in left

@@ -91,7 +91,7 @@ def test_values_and_intervals_are_those_of_impute(tmp_path, monkeypatch, dtype, 
     monkeypatch.setattr(plan, "MAX_CHUNK_BYTES", cut[1])
     if sampled:
         monkeypatch.setattr(sample, "MAX_NODES", 1000)
-        monkeypatch.setattr(sample, "MIN_CORE", 50)
+        monkeypatch.setattr(sample, "MAX_NODES_PER_CORE", 20)
     values, edges = table(dtype)
     stored, expected = both(tmp_path, values, edges)
     assert expected.cells.model.scale.logarithmic.any()

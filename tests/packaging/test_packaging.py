@@ -18,7 +18,12 @@ ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 EXTRAS = PROJECT["project"]["optional-dependencies"]
 NOT_FOR_USERS = {"docs"}  # extras that the conda recipe does not constrain, and the minimum versions leave out
-CONDA_NAMES = {"matplotlib-base": "matplotlib", "pytorch": "torch", "pytorch-geometric": "torch-geometric"}
+CONDA_NAMES = {
+    "matplotlib-base": "matplotlib",
+    "python-duckdb": "duckdb",
+    "pytorch": "torch",
+    "pytorch-geometric": "torch-geometric",
+}
 
 
 def requirements(lines):

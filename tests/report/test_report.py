@@ -32,7 +32,7 @@ def make_facts(values=None, edges=None, names=NAMES, **options):
     graph = pcfi.prepare_graph(ring(len(values)) if edges is None else edges, len(values))
     result = pcfi.impute(values, graph, **options)
     evaluation = evaluation_facts(pcfi.evaluate(values, graph, folds=2))
-    filling = FilledChannels(names, values, result.values, lambda node: f"{EVIL} {node}")
+    filling = FilledChannels.of_arrays(values, result.values, names=names, node_name=lambda node: f"{EVIL} {node}")
     details = RunDetails(EVIL, f"pcfi impute {EVIL}", {"solver": pcfi.UntilSettled()}, {"nodes": EVIL}, {"read": 0.5})
     return collect_facts(filling, result, graph, dataclasses.replace(details, warnings=(EVIL,), evaluation=evaluation))
 

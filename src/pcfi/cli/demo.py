@@ -95,7 +95,9 @@ def _write_report(
         graph = pcfi.prepare_graph(digits.edges)
         parameters = {name: o.DEFAULTS[name] for name in ("alpha", "beta", "solver", "unreachable")}
         details = RunDetails("Handwritten digits, filled", "pcfi demo", parameters, evaluation=evaluation)
-        channels = FilledChannels(channel_names(), digits.features, result.values, partial(node_name, digits))
+        channels = FilledChannels.of_arrays(
+            digits.features, result.values, names=channel_names(), node_name=partial(node_name, digits)
+        )
         text = render_page(collect_facts(channels, result, graph, details))
         write_text(text, str(page), force=True, publication=publication)
 

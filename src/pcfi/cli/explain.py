@@ -2,15 +2,20 @@
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import typer
 
 from pcfi.cli import options as o
 from pcfi.cli.arguments import grouped_command, names
 from pcfi.cli.loading import fill_loaded, load
-from pcfi.cli.session import open_session
+from pcfi.cli.outputs import Outputs
+from pcfi.cli.session import Session, open_session
 from pcfi.errors import ParameterError
+from pcfi.files.paths import remove
 from pcfi.inputs.cell_names import CellNames
+from pcfi.inputs.ids import narwhals
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,7 @@ def explain(
     cells: CellOptions,
     columns: o.ColumnOptions,
     estimation: o.EstimationOptions,
+    budget: o.BudgetOptions,
     running: o.RunOptions,
 ) -> None:
     """Fill the missing cells and print which known cells some of the values come from, with their weights.
@@ -36,35 +42,80 @@ def explain(
     Example: pcfi explain nodes.csv edges.csv --node ann --column income
     """
     with open_session(**vars(running)) as session:
-        parameters = estimation.parameters(directed=columns.directed)
-        selection = columns.node_columns(), columns.edge_columns()
-        loaded = load(session, maps.sources(files), *selection, directed=bool(columns.directed))
         nodes, chosen = names(cells.node), names(cells.column)
         if not nodes or not chosen:
             raise ParameterError("--node and --column need a name each")
-        known_names = CellNames.of_table(loaded.table)
-        for column in chosen:
-            known_names.column(column, len(loaded.table.columns))
-        for node in nodes:
-            known_names.row(node, loaded.graph.n_nodes)
-        result = fill_loaded(session, loaded, parameters)
-        pairs = [(node, column) for node in nodes for column in chosen]
-        with session.stage("explain"):
-            explanations = result.explain(*map(list, zip(*pairs, strict=True)))
+        sources, parameters = maps.sources(files), estimation.parameters(directed=columns.directed)
+        if budget.is_set:
+            explanations = _explain_on_disk(session, sources, columns, parameters, budget, (nodes, chosen))
+        else:
+            selection = columns.node_columns(), columns.edge_columns()
+            loaded = load(session, sources, *selection, directed=bool(columns.directed))
+            known_names = CellNames.of_table(loaded.table)
+            _check_names(known_names, (nodes, chosen), (loaded.graph.n_nodes, len(loaded.table.columns)))
+            result = fill_loaded(session, loaded, parameters)
+            explanations = _explained(session, result, nodes, chosen)
         if running.as_json:
-            from pcfi.report.facts import finite
-
-            typer.echo(
-                json.dumps(
-                    [
-                        {"node": str(one.node), "column": one.column, "value": finite(one.value), "text": repr(one)}
-                        | {"logarithmic": one.logarithmic, "parts": finite(one.to_rows())}
-                        for one in explanations
-                    ],
-                    default=str,
-                )
-            )
+            typer.echo(json.dumps([_as_json(one) for one in explanations], default=str))
         session.answer(repr(explanations))
+
+
+def _check_names(known: CellNames, cells: tuple[list[str], list[str]], shape: tuple[int, int]) -> None:
+    for column in cells[1]:
+        known.column(column, shape[1])
+    for node in cells[0]:
+        known.row(node, shape[0])
+
+
+def _explained(session: Session, result: Any, nodes: list[str], columns: list[str]) -> Any:
+    pairs = [(node, column) for node in nodes for column in columns]
+    with session.stage("explain"):
+        return result.explain(*map(list, zip(*pairs, strict=True)))
+
+
+def _as_json(one: Any) -> dict[str, Any]:
+    from pcfi.report.facts import finite
+
+    facts = {"node": str(one.node), "column": one.column, "value": finite(one.value), "text": repr(one)}
+    return facts | {"logarithmic": one.logarithmic, "parts": finite(one.to_rows())}
+
+
+def _explain_on_disk(
+    session: Session,
+    sources: Any,
+    columns: o.ColumnOptions,
+    parameters: dict[str, Any],
+    budget: o.BudgetOptions,
+    cells: tuple[list[str], list[str]],
+) -> Any:
+    """The same within a budget of memory; the work folder is in the current one, unless the user names another."""
+    from pcfi.cli.disk_inputs import disk_files
+    from pcfi.cli.outofcore import Budget, DiskCall, stream
+    from pcfi.outofcore.stored_cells import stored_imputation
+
+    selection, work = (columns.node_columns(), columns.edge_columns()), Path(budget.work or "pcfi-explain.work")
+    with disk_files(session, sources, *selection, work) as files:
+        call = DiskCall(
+            files=files,
+            nodes=selection[0],
+            edges=selection[1],
+            parameters=parameters,
+            outputs=Outputs.nothing(f"{work}.values.parquet"),
+            budget=Budget(budget.memory, budget.cluster, str(work), others={"--threads": None}),
+        )
+
+        def check(nodes: Any) -> None:
+            ids = None if nodes.id is None else nodes.store.column(nodes.id, call.budget.bytes // 8)
+            series = None if ids is None else narwhals().from_native(ids, series_only=True)
+            filled = () if nodes.schema is None else (*nodes.channels, *nodes.categories)
+            _check_names(CellNames(ids=series, columns=filled), cells, nodes.store.shape)
+
+        def finish(run: Any, stored: Any) -> Any:
+            explained = _explained(session, stored_imputation(run, stored, call.budget.bytes // 8), *cells)
+            remove(Path(stored.values))
+            return explained
+
+        return stream(session, call, finish, check)
 
 
 command = grouped_command(explain)

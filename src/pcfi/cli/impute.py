@@ -3,7 +3,7 @@
 import json
 import shlex
 import sys
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import typer
 
 from pcfi.cli import options as o
 from pcfi.cli.arguments import grouped_command
-from pcfi.cli.loading import Loaded, SimilarRows, fill_loaded, load
+from pcfi.cli.loading import Loaded, fill_loaded, load
 from pcfi.cli.output_tables import delimiter, fitting, geometry_for, tables_of
 from pcfi.cli.outputs import Outputs
 from pcfi.cli.session import Session, open_session
@@ -43,10 +43,28 @@ class Request:
         """Options that may not go together with a budget."""
         return {
             "--evaluate": self.filling.evaluate,
-            "--round": self.filling.round,
-            "--position": self.filling.position,
             "--threads": self.running.threads,
         }
+
+    def on_disk(self, files: Any, budget: o.BudgetOptions) -> Any:
+        """The call that fills these files from disk."""
+        from pcfi.cli.outofcore import Budget, DiskCall
+
+        return DiskCall(
+            files=files,
+            nodes=self.columns.node_columns(),
+            edges=self.columns.edge_columns(),
+            parameters=self.parameters(),
+            outputs=self.output.outputs(),
+            budget=Budget(**vars(budget), others=self.other_options()),
+            rounds=self.filling.round,
+            reports=self.reports,
+        )
+
+    @property
+    def reports(self) -> bool:
+        """Whether facts about the result are collected."""
+        return bool(self.output.report or self.output.facts or self.running.as_json)
 
     def parameters(self) -> dict[str, Any]:
         """The parameters of `pcfi.impute` that were given."""
@@ -104,11 +122,12 @@ def _automatic_budget(session: Session, request: Request) -> o.BudgetOptions:
 
     Nor is there one if something was asked for that only the table in memory gives.
     """
+    from pcfi.cli.disk_inputs import DiskFiles
     from pcfi.cli.outofcore import is_possible, stopped_run
 
-    edges = request.maps.sources(request.files)[1]
-    paths, outputs = (request.files.nodes, edges), request.output.outputs()
-    if not isinstance(edges, str) or not is_possible(paths, request.parameters(), outputs, request.other_options()):
+    edges, outputs = request.maps.sources(request.files)[1], request.output.outputs()
+    tried = replace(request.budget, memory="1GB")
+    if not isinstance(edges, str) or not is_possible(request.on_disk(DiskFiles(request.files.nodes, edges), tried)):
         return request.budget
     from pcfi.cli.requirements import disk_budget
     from pcfi.system_memory import available, size_in_words
@@ -146,46 +165,55 @@ def _fill_in_memory(session: Session, request: Request) -> Completed:
                     publication=publication,
                     delimiter=delimiter(form, loaded),
                     geometry=geometry_for(what, loaded),
+                    partitions=loaded.nodes.partitions if what == "values" else (),
                 )
             outputs = outputs.written(tables)
         evaluation = _evaluation(session, request, loaded) if request.filling.evaluate else None
-        if not (outputs.report or outputs.facts or request.running.as_json):
+        if not request.reports:
             return Completed(result, result.columns, outputs, None)
         with session.stage("report"):
-            facts = _facts(session, request, loaded, result, evaluation)
+            geometry = loaded.nodes.geometry
+            frame = None if geometry is None else geometry.frame(loaded.nodes.table)
+            facts = _facts(session, request, result, _filled_channels(loaded, result), frame, evaluation)
             _write_report(facts, outputs, publication)
-    as_json = {**json.loads(facts.to_json()), "picture": None, "map": None, "outputs": outputs.tables()}
-    return Completed(result, result.columns, outputs, as_json if request.running.as_json else None)
+    return Completed(result, result.columns, outputs, _as_json(request, facts, outputs))
 
 
 def _fill_on_disk(session: Session, request: Request) -> Completed:
-    nodes, edges = request.maps.sources(request.files)
-    if isinstance(edges, str):
-        return _fill_files_on_disk(session, request, (nodes, edges))
-    if isinstance(edges, SimilarRows):
-        raise ParameterError("--knn compares rows in memory: leave out --memory and --cluster, or name a file of edges")
-    from pcfi.cli.maps import neighbor_file
+    from pcfi.cli.disk_inputs import disk_files
 
-    target = Path(f"{request.budget.work or request.output.values}.neighbours.npy")
-    with neighbor_file(session, nodes, edges, target) as path:
-        return _fill_files_on_disk(session, request, (nodes, path))
+    columns = request.columns.node_columns(), request.columns.edge_columns()
+    prefix = Path(request.budget.work or request.output.outputs().work_base)
+    with disk_files(session, request.maps.sources(request.files), *columns, prefix) as files:
+        return _fill_files_on_disk(session, request, files)
 
 
-def _fill_files_on_disk(session: Session, request: Request, paths: tuple[str, str]) -> Completed:
-    from pcfi.cli.outofcore import Budget, stream
+def _fill_files_on_disk(session: Session, request: Request, files: Any) -> Completed:
+    from pcfi.cli.outofcore import stream
 
-    outputs = request.output.outputs()
-    result = stream(
-        session,
-        paths,
-        request.columns.node_columns(),
-        request.columns.edge_columns(),
-        request.parameters(),
-        outputs,
-        Budget(**vars(request.budget), others=request.other_options()),
-    )
-    facts = json.loads(json.dumps(asdict(result)), parse_constant=lambda _: None)  # JSON has no NaN
-    return Completed(result, result.columns, outputs, facts if request.running.as_json else None)
+    call = request.on_disk(files, request.budget)
+
+    def finish(run: Any, stored: Any) -> Completed:
+        outputs = call.outputs
+        if not request.reports:
+            return Completed(stored, stored.columns, outputs, None)
+        from pcfi.cli.stored_report import filled_channels, map_frame
+        from pcfi.outofcore.stored_cells import stored_imputation
+
+        with session.stage("report"):
+            result = stored_imputation(run, stored, call.budget.bytes // 8)
+            facts = _facts(session, request, result, filled_channels(run, result), map_frame(run, files.nodes), None)
+            with Publication() as publication:
+                _write_report(facts, outputs, publication)
+        return Completed(stored, stored.columns, outputs, _as_json(request, facts, outputs))
+
+    completed: Completed = stream(session, call, finish)
+    return completed
+
+
+def _as_json(request: Request, facts: Any, outputs: Outputs) -> dict[str, Any] | None:
+    as_json = {**json.loads(facts.to_json()), "picture": None, "map": None, "outputs": outputs.tables()}
+    return as_json if request.running.as_json else None
 
 
 def _load(session: Session, request: Request) -> Loaded:
@@ -214,8 +242,23 @@ def _evaluation(session: Session, request: Request, loaded: Loaded) -> Any:
         return None
 
 
-def _facts(session: Session, request: Request, loaded: Loaded, result: Any, evaluation: Any) -> Any:
-    from pcfi.report.imputation_facts import FilledChannels, RunDetails, collect_facts
+def _filled_channels(loaded: Loaded, result: Any) -> Any:
+    from pcfi.report.imputation_facts import FilledChannels
+
+    places = loaded.places
+    return FilledChannels.of_arrays(
+        loaded.array(loaded.nodes.table),
+        loaded.array(result.values),
+        names=loaded.names,
+        node_name=loaded.node_name,
+        places=[places[name] for name in loaded.names],
+        categories={one.name: (one.missing, places[one.name]) for one in loaded.table.columns if one.codes is not None},
+    )
+
+
+def _facts(session: Session, request: Request, result: Any, channels: Any, frame: Any, evaluation: Any) -> Any:
+    """Facts about a result; `frame` is a GeoDataFrame of the places, if it is a map."""
+    from pcfi.report.imputation_facts import RunDetails, collect_facts
 
     nodes, edges = request.files.nodes, request.files.edges
     defaults = {name: o.DEFAULTS[name] for name in ("alpha", "beta", "solver", "unreachable")}
@@ -228,21 +271,12 @@ def _facts(session: Session, request: Request, loaded: Loaded, result: Any, eval
         warnings=tuple(session.warnings),
         evaluation=evaluation,
     )
-    places = loaded.places
-    channels = FilledChannels(
-        names=loaded.names,
-        before=loaded.array(loaded.nodes.table),
-        after=loaded.array(result.values),
-        node_name=loaded.node_name,
-        places=[places[name] for name in loaded.names],
-        categories={one.name: (one.missing, places[one.name]) for one in loaded.table.columns if one.codes is not None},
-    )
     facts = collect_facts(channels, result, result.cells.graph, details)
-    if loaded.nodes.geometry is None:
+    if frame is None:
         return facts
     from pcfi.report.map_facts import collect_map
 
-    return replace(facts, map=collect_map(loaded.nodes.geometry.frame(loaded.nodes.table), channels, result))
+    return replace(facts, map=collect_map(frame, channels, result))
 
 
 def _write_report(facts: Any, outputs: Outputs, publication: Publication) -> None:

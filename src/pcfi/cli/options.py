@@ -30,8 +30,8 @@ class FileOptions:
 
     nodes: str = argument(
         "NODES",
-        "Table with one row per node: .parquet, .csv, .tsv (also .gz, .zst), .feather, .arrow, .npy, .npz, .h5ad, or a "
-        "map: .gpkg, .geojson, GeoParquet; - reads standard input.",
+        "Table with one row per node: .parquet, .csv, .tsv (also .gz, .zst), .feather, .arrow, .npy, .npz, .h5ad, a "
+        "table of a database, FILE.duckdb/TABLE, or a map: .gpkg, .geojson, GeoParquet; - reads standard input.",
     )
     edges: str | None = argument(
         "[EDGES]",
@@ -39,6 +39,21 @@ class FileOptions:
         "provides its connectivities. Without it, neighbours of a map are linked.",
         default=None,
     )
+    query: str | None = column_option("--query", "SQL", "Query of a file .duckdb whose rows are the nodes.")
+    edge_query: str | None = column_option("--edge-query", "SQL", "Query of a file .duckdb whose rows are the edges.")
+
+    def __post_init__(self) -> None:
+        """Put a query into the name of the database that it asks."""
+        for name, query in (("nodes", self.query), ("edges", self.edge_query)):
+            path = getattr(self, name)
+            if query is not None and path is not None and path.endswith(".duckdb"):
+                object.__setattr__(self, name, f"{path}?{query}")
+
+    def check(self) -> None:
+        """Refuse queries of files that are no databases."""
+        for name, path, query in (("query", self.nodes, self.query), ("edge-query", self.edges, self.edge_query)):
+            if query is not None and not (path or "").endswith(f"?{query}"):
+                raise ParameterError(f"--{name} asks a file .duckdb, got {path}")
 
     @property
     def paths(self) -> tuple[str, str]:
@@ -68,6 +83,7 @@ class MapOptions:
 
     def sources(self, files: FileOptions) -> tuple[str, str | Neighborhood | SimilarRows]:
         """The file of nodes, and the file of edges or the rule by which places or rows are neighbours."""
+        files.check()
         rule = Neighborhood(self.contiguity, self.k, self.distance, self.islands)
         if self.knn is not None and (files.edges is not None or rule != Neighborhood(islands=self.islands)):
             raise ParameterError("--knn links similar rows: leave out the edges, --contiguity, --k and --distance")

@@ -1,26 +1,25 @@
 """`pcfi impute --memory` and `--cluster`: from files to files through `pcfi.scale`, and on where it was stopped."""
 
 import logging
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pcfi.cli.disk_inputs import DiskFiles
 from pcfi.cli.metadata import FileMetadata, read_metadata
 from pcfi.cli.outputs import Outputs
 from pcfi.cli.session import Session
-from pcfi.errors import ParameterError, counted
+from pcfi.errors import ParameterError, TooLargeError, counted
+from pcfi.files.atomic_output import Publication, atomic_output
 from pcfi.files.formats import STANDARD
 from pcfi.inputs.columns import EdgeColumns, NodeColumns
+from pcfi.system_memory import available, size_in_words
 
 INSTEAD = {
-    "--confidence-columns": "use --confidence FILE",
-    "--report": "leave it out, or make a report of fewer columns, without a budget",
-    "--facts": "leave it out, or use --json",
-    "--evaluate": "use pcfi evaluate on fewer columns",
-    "--round": "round the output",
-    "--position": "call pcfi.position on the graph, which needs it in memory",
+    "--evaluate": "other methods fill the table in memory, several times: use pcfi evaluate on fewer columns",
     "--threads": "workers have threads of their own, dask worker --nthreads",
 }
 
@@ -42,56 +41,99 @@ class Budget:
     work: str | None
     others: dict[str, Any]
 
+    @property
+    def bytes(self) -> int:
+        """Bytes of the budget."""
+        from pcfi.memory import MAX_SHARE_OF_AVAILABLE, size_in_bytes
 
-def stream(
-    session: Session,
-    paths: tuple[str, str],
-    nodes: NodeColumns,
-    edges: EdgeColumns,
-    parameters: dict[str, Any],
-    outputs: Outputs,
-    budget: Budget,
-) -> Any:
-    """Fill a node file of any size; returns the `StoredImputation`."""
+        return size_in_bytes(self.memory, "memory") if self.memory else int(MAX_SHARE_OF_AVAILABLE * available())
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DiskCall:
+    """A call of `pcfi impute` or `pcfi explain` that fills files from disk.
+
+    Attributes
+    ----------
+    files : DiskFiles
+    nodes : NodeColumns
+    edges : EdgeColumns
+    parameters : dict
+        Those of `pcfi.impute` that were given.
+    outputs : Outputs
+    budget : Budget
+    rounds : bool
+    reports : bool
+        Whether a report, facts or explanations are made of the result.
+    """
+
+    files: DiskFiles
+    nodes: NodeColumns
+    edges: EdgeColumns
+    parameters: dict[str, Any]
+    outputs: Outputs
+    budget: Budget
+    rounds: bool = False
+    reports: bool = False
+
+    @property
+    def paths(self) -> tuple[str, str]:
+        """Of nodes and edges."""
+        return self.files.nodes, self.files.edges
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The parameters as `Settings` takes them."""
+        given = {name: value for name, value in self.parameters.items() if name != "position"}
+        return {"objective": "values", **given}
+
+    @property
+    def position(self) -> int:
+        """Number of position channels."""
+        return int(self.parameters.get("position", 0))
+
+
+Finish = Callable[[Any, Any], Any]
+"""Makes what the command returns of a finished run and its `StoredImputation`, while the work folder is there."""
+
+
+def stream(session: Session, call: DiskCall, finish: Finish, check: Callable[[Any], None] = lambda _: None) -> Any:
+    """Fill a node file of any size, write its tables, and return what `finish` makes of it.
+
+    `check` looks at the `NodeSource` before anything is filled.
+    """
     from pcfi.outofcore.folder import WorkFolder
-    from pcfi.outofcore.imputation import result_path, work_path
+    from pcfi.outofcore.opening import result_path, work_path
     from pcfi.outofcore.run_lock import run_lock
 
-    _refuse(paths, parameters, outputs, budget)
-    folder = WorkFolder(work_path(budget.work, result_path(outputs.values)))
-    outputs.check_stored(parameters, resumes=folder.has("job.json"))
+    _refuse(call)
+    folder = WorkFolder(work_path(call.budget.work, result_path(call.outputs.work_base)))
+    call.outputs.check_stored(call.parameters, resumes=folder.has("job.json"))
     with run_lock(folder.path):
-        metadata = _read_metadata(session, paths, nodes, edges, parameters, outputs, budget, folder)
-        given = {**metadata.edge_columns, **parameters}
-        return _fill(session, metadata.nodes, paths[1], given, outputs, budget, folder)
+        metadata = _read_metadata(session, call, folder)
+        try:
+            check(metadata.nodes)
+        except ParameterError:
+            folder.abandon()
+            raise
+        return _fill(session, call, metadata, folder, finish)
 
 
-def _read_metadata(
-    session: Session,
-    paths: tuple[str, str],
-    nodes: NodeColumns,
-    edges: EdgeColumns,
-    parameters: dict[str, Any],
-    outputs: Outputs,
-    budget: Budget,
-    folder: Any,
-) -> FileMetadata:
-    from pcfi.memory import give_back, size_in_bytes
-    from pcfi.outofcore.imputation import check_categories, conversion_of
-    from pcfi.system_memory import available
+def _read_metadata(session: Session, call: DiskCall, folder: Any) -> FileMetadata:
+    from pcfi.memory import give_back
+    from pcfi.outofcore.opening import check_categories, conversion_of
 
-    most = size_in_bytes(budget.memory, "memory") if budget.memory else available()
-    if nodes.categorical:
-        check_categories(outputs.tables().values(), parameters.get("unreachable", "mean"))
-    metadata = read_metadata(session, paths, nodes, edges, most // 8, conversion_of(folder))
+    if call.nodes.categorical:
+        tables = [path for path in call.outputs.tables().values() if _is_direct(path)]
+        check_categories(tables, call.parameters.get("unreachable", "mean"))
+    metadata = read_metadata(session, call.paths, call.nodes, call.edges, call.budget.bytes // 8, conversion_of(folder))
     give_back()  # what looking for ids took
     return metadata
 
 
-def _fill(
-    session: Session, nodes: Any, edges: str, given: dict[str, Any], outputs: Outputs, budget: Budget, folder: Any
-) -> Any:
-    from pcfi import scale
+def _fill(session: Session, call: DiskCall, metadata: FileMetadata, folder: Any, finish: Finish) -> Any:
+    from pcfi.outofcore.imputation import filled_run
+    from pcfi.outofcore.opening import RunRequest, run_settings
 
     session.say(
         f"Going on with a run that was stopped, {counted(folder.n_finished, 'task')} of which "
@@ -99,33 +141,141 @@ def _fill(
         if folder.has("job.json")
         else f"If this is stopped, the same command goes on from what is finished ({folder.path})"
     )
+    request = RunRequest(
+        features=metadata.nodes,
+        graph=call.paths[1],
+        results=stored_results(call, metadata, folder),
+        settings=run_settings(**call.settings, progress=session.progress),
+        edge_columns=EdgeColumns(**metadata.edge_columns),
+        coverage=call.outputs.coverage,
+        rounds=call.rounds,
+        memory=call.budget.memory,
+        work=str(folder.path),
+        client=call.budget.cluster,
+        overwrite=call.outputs.force,
+    )
+    if call.files.weights != (None,):
+        request = best_request(session, request, call.files.weights)
     with session.stage("impute"), _logged(session), _kept(session, folder):
-        return scale.impute(
-            nodes,
-            edges,
-            outputs.values,
-            **given,
-            confidence=outputs.confidence,
-            hops=outputs.hops,
-            intervals=outputs.intervals,
-            coverage=outputs.coverage,
-            memory=budget.memory,
-            work=budget.work,
-            client=budget.cluster,
-            overwrite=outputs.force,
-            progress=session.progress,
-        )
+        filling = filled_run(request)
+        with filling as (run, stored, notices):
+            for notice in notices:
+                warnings.warn(notice, stacklevel=1)
+            _write(session, call, run)
+            return finish(run, stored)
 
 
-def is_possible(paths: Any, parameters: dict[str, Any], outputs: Outputs, others: dict[str, Any]) -> bool:
-    """Whether files can be filled from disk as they are asked to be."""
+def best_request(session: Session, request: Any, weights: tuple[str | None, ...]) -> Any:
+    """The request with the weights of edges under which hidden known cells are filled best; the first if none is."""
+    from pcfi.outofcore.imputation import error_on_hidden_cells
+    from pcfi.outofcore.run_settings import needs_fit
+
+    requests = [replace(request, edge_columns=EdgeColumns(weight=False if one is None else one)) for one in weights]
+    is_fitted = needs_fit(request.settings) and request.settings.objective == "values"
+    if len(requests) == 1 or not is_fitted:
+        return requests[0]
+    folder = Path(request.work)
+    chosen = Path(weights[-1] or folder).with_suffix(".json")  # a run that goes on must not choose again
+    if not chosen.exists():
+        with session.stage("choose weights"):
+            errors = [
+                error_on_hidden_cells(replace(one, work=f"{folder}.{number}")) for number, one in enumerate(requests)
+            ]
+        with atomic_output(chosen) as file:
+            file.write(str(errors.index(min(errors))).encode())
+    return requests[int(chosen.read_text())]
+
+
+def stored_results(call: DiskCall, metadata: FileMetadata, folder: Any) -> dict[str, str | None]:
+    """Where the run writes what: an output that `pcfi.scale` writes at its place, others as Parquet beside the work."""
+    from pcfi.files.paths import is_address, suffix_of
+    from pcfi.outofcore.opening import result_path
+
+    outputs, parts = call.outputs, folder.results
+    results: dict[str, str | None] = dict.fromkeys(("values", "confidence", "hops", "intervals"))
+    for what, path in outputs.tables().items():
+        is_direct = _is_direct(path) and not (what == "values" and _is_composed(call, metadata))
+        if not is_direct and (is_address(path) or suffix_of(path) == ".zarr"):
+            raise ParameterError(
+                f"{path} is written at an address or as Zarr, which takes plain values only: name a file"
+            )
+        results[what] = result_path(path) if is_direct else str(parts / f"{what}.parquet")
+    has_intervals = call.settings.get("method", "pcfi") == "pcfi" and call.settings["objective"] == "values"
+    if has_intervals and results["intervals"] is None and (call.reports or _has_geometry(metadata)):
+        results["intervals"] = str(parts / "intervals.parquet")
+    if outputs.confidence_columns and results["confidence"] is None:
+        results["confidence"] = str(parts / "confidence.parquet")
+    if any(Path(path).parent == parts for path in results.values() if path is not None):
+        parts.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return results
+
+
+def _is_direct(path: str) -> bool:
+    """Whether the run writes an output itself; else it is written at the end, in one piece."""
     from pcfi.files.paths import suffix_of
     from pcfi.outofcore.feature_stores import SUFFIXES
 
-    if any(suffix_of(path) not in SUFFIXES for path in outputs.tables().values()):
-        return False
+    return suffix_of(path) in SUFFIXES
+
+
+def _is_composed(call: DiskCall, metadata: FileMetadata) -> bool:
+    """Whether the table of values has columns besides those of the node file, or is written in folders like it."""
+    is_partitioned = bool(getattr(metadata.nodes.store, "partitions", ()))
+    return bool(call.outputs.confidence_columns or call.position or _has_geometry(metadata) or is_partitioned)
+
+
+def _has_geometry(metadata: FileMetadata) -> bool:
+    from pcfi.files.geo_files import GEOPARQUET
+
+    return metadata.nodes.schema is not None and GEOPARQUET in (metadata.nodes.store.schema.metadata or {})
+
+
+def _write(session: Session, call: DiskCall, run: Any) -> None:
+    """Write the tables that the run has not written in their form."""
+    from pcfi.cli.stored_tables import StoredTables
+
+    parts = {
+        name: path for name, path in run.results.items() if path is not None and Path(path).parent == run.folder.results
+    }
+    if not set(parts) & set(call.outputs.tables()):
+        return
+    tables = StoredTables(
+        run=run,
+        source=call.paths[0],
+        columns=call.nodes,
+        outputs=call.outputs,
+        parts=parts,
+        position=_position(session, call, run) if call.position else None,
+    )
+    with session.stage("write"), Publication() as publication:
+        tables.write(call.outputs.formats(set(parts)), publication)
+
+
+def _position(session: Session, call: DiskCall, run: Any) -> Any:
+    """Position channels, which are in memory while they are computed, and as large as they are beside the features."""
+    from pcfi.memory import position_bytes
+    from pcfi.outofcore.stored_cells import filled_values
+    from pcfi.positions import graph_position, sized_like
+
+    needed = position_bytes(run.graph, call.position)
+    if needed > call.budget.bytes:
+        raise TooLargeError(
+            f"{counted(call.position, 'position channel')} of {counted(run.n_nodes, 'node')} need about "
+            f"{size_in_words(needed)} of memory, but the budget is {size_in_words(call.budget.bytes)}: grant more, or "
+            "ask for fewer channels"
+        )
+    with session.stage("position"):
+        seed = run.settings.random_state
+        channels, notices = graph_position(run.graph, call.position, seed, "position", progress=session.progress)
+        for notice in notices:
+            warnings.warn(notice, stacklevel=1)
+        return sized_like(channels, filled_values(run))
+
+
+def is_possible(call: DiskCall) -> bool:
+    """Whether files can be filled from disk as they are asked to be."""
     try:
-        _refuse(paths, parameters, outputs, Budget("1GB", None, None, others))
+        _refuse(call)
     except ParameterError:
         return False
     return True
@@ -135,30 +285,26 @@ def stopped_run(outputs: Outputs) -> bool:
     """Whether a run that fills these outputs from disk was stopped."""
     from pcfi.outofcore import file_names
 
-    return (Path(f"{outputs.values}.work") / file_names.JOB).exists()
+    return (Path(f"{outputs.work_base}.work") / file_names.JOB).exists()
 
 
-def _refuse(paths: tuple[str, str], parameters: dict[str, Any], outputs: Outputs, budget: Budget) -> None:
+def _refuse(call: DiskCall) -> None:
     """Say what does not go together with a budget, and what to do instead."""
     from pcfi.outofcore.call_checks import METHODS
 
+    budget = call.budget
     if budget.memory is None and budget.cluster is None:
         raise ParameterError("--work is for runs with --memory or --cluster: add one of them, or leave it out")
-    asked = {
-        "--confidence-columns": outputs.confidence_columns,
-        "--report": outputs.report,
-        "--facts": outputs.facts,
-        **budget.others,
-        "--threads": budget.cluster is not None and budget.others["--threads"],
-    }
+    asked = {**budget.others, "--threads": budget.cluster is not None and budget.others["--threads"]}
     name = "--memory" if budget.cluster is None else "--cluster"
     for option, value in asked.items():
         if value:
             raise ParameterError(f"{option} does not go together with {name}: {INSTEAD[option]}")
-    if STANDARD in (*paths, *outputs.tables().values()):
+    if STANDARD in (*call.paths, *call.outputs.tables().values()):
         raise ParameterError(f"{name} works on files: standard input and output (-) are read and written at once")
-    if parameters.get("method", METHODS[0]) not in METHODS:
-        raise ParameterError(f"--method with {name} is one of {', '.join(METHODS)}, got {parameters['method']}")
+    method = call.parameters.get("method", METHODS[0])
+    if method not in METHODS:
+        raise ParameterError(f"--method with {name} is one of {', '.join(METHODS)}, got {method}")
 
 
 @contextmanager

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from pcfi.errors import FileError, ParameterError
-from pcfi.files.formats import OUTPUT_FORMATS, STANDARD, STREAM_FORMATS, Format, format_of
+from pcfi.files.duckdb_files import DuckdbPlace
+from pcfi.files.formats import INTERVAL_FORMATS, OUTPUT_FORMATS, STANDARD, STREAM_FORMATS, Format, format_of
 from pcfi.files.writing import check_folder, check_output
 
 
@@ -25,6 +26,28 @@ class Outputs:
     report: str | None
     facts: str | None
     force: bool
+
+    @staticmethod
+    def nothing(values: str) -> "Outputs":
+        """Values at a place of the program's own, and nothing else."""
+        return Outputs(
+            values=values,
+            stream_format="csv",
+            confidence=None,
+            confidence_columns=False,
+            hops=None,
+            intervals=None,
+            coverage=0.9,
+            report=None,
+            facts=None,
+            force=True,
+        )
+
+    @property
+    def work_base(self) -> str:
+        """What a work folder is named after: the path of the values, beside the database for a table in one."""
+        place = DuckdbPlace.of(self.values)
+        return self.values if place is None else f"{place.file}.{place.table}"
 
     def tables(self) -> dict[str, str]:
         """The files of tables, by what they hold."""
@@ -52,6 +75,10 @@ class Outputs:
         """
         for path in self._paths():
             check_output(path, force=self.force)
+        self._check_method(parameters)
+        return self.formats(self.tables())
+
+    def _check_method(self, parameters: dict[str, Any]) -> None:
         method = parameters.get("method", "pcfi")
         if (self.confidence or self.confidence_columns) and method not in ("pcfi", "auto"):
             raise ParameterError(f"--confidence: the method {method} has no confidence; pcfi has")
@@ -59,26 +86,27 @@ class Outputs:
             raise ParameterError(f"--hops: the method {method} does not search the graph; pcfi and fp do")
         if self.intervals is not None:
             self._check_intervals(parameters)
-        return {what: self._format(what, path) for what, path in self.tables().items()}
 
     def check_stored(self, parameters: dict[str, Any], *, resumes: bool) -> None:
-        """The same for what `pcfi.scale` writes; a run that goes on may find some of its own results."""
+        """The same for a run larger than memory, which may go on and find some of its own results."""
         from pcfi.files.paths import is_address, suffix_of
         from pcfi.outofcore.feature_stores import SUFFIXES
 
-        if self.intervals is not None:
-            self._check_intervals(parameters)
+        self._check_method(parameters)
         for path in self._paths():
-            if suffix_of(path) not in SUFFIXES:
-                raise ParameterError(
-                    "with --memory or --cluster an output ends in .parquet (a folder of files), .npy or .zarr, got "
-                    f"{path}"
-                )
             if is_address(path):
+                continue
+            if DuckdbPlace.of(path) is not None:
+                check_output(path, force=self.force or resumes)
                 continue
             check_folder(path)
             if Path(path).exists() and not self.force and not resumes:
                 raise FileError(f"{path} exists already: choose another name, or overwrite it with --force")
+        self.formats({what for what, path in self.tables().items() if suffix_of(path) not in SUFFIXES})
+
+    def formats(self, tables: Collection[str]) -> dict[str, Format]:
+        """Formats of some of the tables."""
+        return {what: self._format(what, path) for what, path in self.tables().items() if what in tables}
 
     def _paths(self) -> list[str]:
         """Everything that is written."""
@@ -99,7 +127,7 @@ class Outputs:
 
     def _format(self, what: str, path: str) -> Format:
         if path != STANDARD:
-            return format_of(path, STREAM_FORMATS if what == "intervals" else OUTPUT_FORMATS, f"the {what}")
+            return format_of(path, INTERVAL_FORMATS if what == "intervals" else OUTPUT_FORMATS, f"the {what}")
         if self.stream_format not in STREAM_FORMATS:
             raise ParameterError(f"--to must be one of {', '.join(STREAM_FORMATS)}, got {self.stream_format!r}")
         return Format(self.stream_format)

@@ -38,7 +38,7 @@ from pcfi.estimation.training import (
     training_rows,
 )
 from pcfi.estimation.value_model import ValueModel
-from pcfi.inputs.problem import Problem
+from pcfi.inputs.problem import Problem, known_mask
 from pcfi.settings import Settings
 from pcfi.stages.degree_scaling import DegreeScale, grows_with_degree
 
@@ -97,7 +97,7 @@ def _relative_errors(fitted: Fitted) -> Array:
 def _fit(sample: Sample, scale: ChannelScale, settings: Settings, seed: int, complete: Problem) -> Fitted | str:
     problem = sample.problem
     transformed = scale.transformed(problem)
-    folds = make_folds(transformed, number_of_folds(problem), seed, nodes=sample.core, incomplete=sample.incomplete)
+    folds = make_folds(transformed, number_of_folds(sample), seed, nodes=sample.core, incomplete=sample.incomplete)
     lacking = _lacking(problem, scale, folds)
     if lacking:
         return lacking
@@ -162,10 +162,12 @@ def prior_model(sample: Sample, scale: ChannelScale) -> ValueModel:
     return ValueModel(scale=scale, cells=CellModel.without_evidence(n_channels), degree=None, errors=errors)
 
 
-def number_of_folds(problem: Problem) -> int:
-    """As many folds as together hide enough nodes in patterns."""
-    channels = problem.channels
+def number_of_folds(sample: Sample) -> int:
+    """As many folds as together hide enough nodes in patterns, of those that may be hidden."""
+    channels = sample.problem.channels
     n_units = int(channels.n_known[channels.representatives].sum())
+    if sample.core is not None:
+        n_units = int(known_mask(sample.problem)[sample.core][:, channels.representatives].sum())
     return folds_of_size(n_units, int(np.count_nonzero(~channels.constant)))
 
 

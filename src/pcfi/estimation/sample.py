@@ -11,13 +11,15 @@ from functools import cached_property
 import numpy as np
 
 from pcfi._typing import Array
+from pcfi.inputs.graph_rows import row_entries
 from pcfi.inputs.graphs import Graph
 from pcfi.inputs.problem import Problem, known_mask, survey
 from pcfi.stages.hops import cells_by_hops, count_hops
 
 MAX_NODES = 1 << 18  # of a sample
 MAX_CELLS = 1 << 24  # of a sample
-MIN_CORE, MAX_CORE = 256, 1 << 13  # nodes whose surroundings a sample holds
+MAX_CORE = 1 << 13  # nodes whose surroundings a sample holds
+MAX_NODES_PER_CORE = 64  # more hidden cells are worth more than wider surroundings: benchmarks/sample_size.py
 NEAR = 0.9  # of the missing cells, that have a known cell of their channel within the radius of a sample
 MAX_NEIGHBOURS = 1 << 12  # of a node whose neighbours come along: those of a hub would be the sample
 ENTRIES_AT_A_TIME = 1 << 22  # of the graph
@@ -99,7 +101,7 @@ def sample_nodes(graph: Graph, informed: Array, levels: Array, n_channels: int) 
     candidates, most = _spread(np.flatnonzero(informed)), max_sample_nodes(n_channels)
     missing = np.cumsum(levels[1:])
     radius = 1 + int(np.searchsorted(missing, NEAR * missing[-1])) if len(missing) else 1
-    low, high = (min(size, len(candidates)) for size in (MIN_CORE, MAX_CORE))
+    low, high = (min(size, len(candidates)) for size in (-(-most // MAX_NODES_PER_CORE), MAX_CORE))
     while low < high:  # the largest core whose surroundings fit
         middle = (low + high + 1) // 2
         if len(_surroundings(graph, candidates[:middle], radius, most + 1)) <= most:
@@ -148,14 +150,7 @@ def row_portions(graph: Graph, nodes: Array) -> list[Array]:
 
 def _neighbours(graph: Graph, nodes: Array) -> Array:
     """Neighbours of some nodes, one after the other."""
-    return np.asarray(graph.indices[row_entries(graph, nodes)], dtype=np.int64)
-
-
-def row_entries(graph: Graph, nodes: Array) -> Array:
-    """Places of the entries of some rows."""
-    first = graph.indptr[nodes].astype(np.int64)
-    counts = graph.indptr[nodes + 1].astype(np.int64) - first
-    return np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+    return np.asarray(graph.indices[row_entries(graph, nodes)[0]], dtype=np.int64)
 
 
 def sampled_graph(graph: Graph, nodes: Array) -> SampledGraph:
@@ -164,7 +159,7 @@ def sampled_graph(graph: Graph, nodes: Array) -> SampledGraph:
     place[nodes] = np.arange(len(nodes))
     counts, indices, weights = [], [], []
     for part in row_portions(graph, nodes):
-        entries = row_entries(graph, part)
+        entries = row_entries(graph, part)[0]
         near = place[graph.indices[entries]]
         kept = near >= 0
         row = np.repeat(np.arange(len(part)), graph.indptr[part + 1] - graph.indptr[part])

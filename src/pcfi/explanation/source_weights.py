@@ -11,12 +11,12 @@ r, the weights are wrong by at most the sum of |r|, because the walk ends at a k
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from pcfi._typing import Array
+from pcfi.inputs.graph_rows import row_entries
 from pcfi.inputs.graphs import Graph
 from pcfi.stages.solvers import FixedSteps, Solver
 
@@ -69,15 +69,14 @@ class PatternWalk:
     solver: Solver
     self_weight: float = 1.0
 
-    @cached_property
-    def _adjacency(self) -> Any:
+    def _rows(self, nodes: Array) -> Any:
+        """The rows of some nodes as a sparse matrix; the graph may be a mapped file."""
         from scipy import sparse
 
-        weights = self.graph.weights_as(np.float64)
-        data = weights if len(weights) else np.ones(len(self.graph.indices))
-        return sparse.csr_array(
-            (data, self.graph.indices, self.graph.indptr), shape=(self.graph.n_nodes, self.graph.n_nodes)
-        )
+        entries, indptr = row_entries(self.graph, nodes)
+        indices, weights = np.asarray(self.graph.indices[entries]), self.graph.weights
+        data = np.ones(len(entries)) if weights is None else np.asarray(weights[entries], dtype=np.float64)
+        return sparse.csr_array((data, indices, indptr), shape=(len(nodes), self.graph.n_nodes))
 
     def weights_of(self, node: int) -> SourceWeights:
         """Weights of the sources of a missing, reachable cell."""
@@ -103,7 +102,7 @@ class PatternWalk:
         front, parts = np.array([node]), [np.array([node])]
         while len(front):
             level += 1
-            rows = self._adjacency[front]
+            rows = self._rows(front)
             columns, parents = rows.indices, np.repeat(front, np.diff(rows.indptr))
             fresh = (depth[columns] < 0) & self.reachable[columns]
             found, first = np.unique(columns[fresh], return_index=True)
@@ -111,7 +110,7 @@ class PatternWalk:
             front = found[self.hops[found] > 0]
             parts.append(front)
         region = np.concatenate(parts)
-        return region, self._adjacency[region], depth, before
+        return region, self._rows(region), depth, before
 
     def _steps(self, region: Array, rows: Any) -> tuple[Any, Array]:
         """Probabilities of the steps from each node of the region, and of staying there."""
@@ -161,7 +160,7 @@ class PatternWalk:
 
     def _relative_degree(self, region: Array) -> Array:
         """s_i: the sum over neighbours j of a_ij alpha^(S_j - S_i)."""
-        rows, distances = self._adjacency[region], self.hops.astype(np.float64)
+        rows, distances = self._rows(region), self.hops.astype(np.float64)
         of_rows = np.repeat(np.arange(len(region)), np.diff(rows.indptr))
         relative = self.alpha ** (distances[rows.indices] - distances[region][of_rows])
         return np.bincount(of_rows, weights=rows.data * relative, minlength=len(region))

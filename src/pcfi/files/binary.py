@@ -6,6 +6,7 @@ import numpy as np
 
 from pcfi._typing import Array
 from pcfi.errors import FileError
+from pcfi.files.hive import partition_columns, values_of, with_partition
 from pcfi.files.opening import InputFile
 from pcfi.files.sizes import refuse_beyond_memory, row_bytes
 
@@ -19,14 +20,15 @@ def read_parquet(source: InputFile) -> Any:
     import pyarrow as pa
     from pyarrow import parquet
 
-    tables, size = [], 0
-    for part in source.parts():
+    tables, size, parts = [], 0, source.parts()
+    kinds = partition_columns([part.path for part in parts], source.path)
+    for part in parts:
         with part.arrow() as stream, parquet.ParquetFile(stream) as file:
             schema, metadata = file.schema_arrow, file.metadata
             stored = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
             size += max(stored, metadata.num_rows * row_bytes(schema))
             refuse_beyond_memory(size, source.words)
-            tables.append(file.read())
+            tables.append(with_partition(file.read(), values_of(part.path, source.path), kinds))
     table = pa.concat_tables(tables) if len(tables) > 1 else tables[0]
     _decode_names(table.schema)
     return table

@@ -1,5 +1,6 @@
 """An edge file -> a graph: a table of edges between ids, or an adjacency or edge index between rows."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ from pcfi.files.binary import (
     read_parquet,
     read_sparse,
 )
+from pcfi.files.duckdb_files import duckdb_schema, read_duckdb
 from pcfi.files.formats import EDGE_FORMATS
 from pcfi.files.node_files import NodeFileContents, nearly_ids
 from pcfi.files.opening import InputFile, clear_errors, open_input
@@ -34,6 +36,18 @@ from pcfi.inputs.columns import (
 from pcfi.inputs.node_tables import kind_of_arrow
 
 GRAPH_FORMATS = ("mtx", "npy", "npz", "h5ad")  # of edges between rows, without columns
+
+
+READERS: dict[str, Callable[[InputFile], Any]] = {
+    "parquet": read_parquet,
+    "arrow": read_arrow,
+    "duckdb": lambda file: read_duckdb(file.path),
+}
+SCHEMAS: dict[str, Callable[[InputFile], Any]] = {
+    "parquet": parquet_schema,
+    "arrow": arrow_schema,
+    "duckdb": lambda file: duckdb_schema(file.path),
+}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -84,7 +98,7 @@ def kind_of_ends(file: InputFile, columns: EdgeColumns) -> Kind | None:
             rows = first_rows(file)
             ends = choose_edge_columns(rows.column_names, columns, file.words).ends
             return Kind.INTEGER if all(holds_integers(rows[name]) for name in ends) else Kind.TEXT
-        schema = {"parquet": parquet_schema, "arrow": arrow_schema}[file.format.name](file)
+        schema = SCHEMAS[file.format.name](file)
         kinds = {
             kind_of_arrow(schema.field(name).type)
             for name in choose_edge_columns(schema.names, columns, file.words).ends
@@ -108,7 +122,7 @@ def read_edges(path: str | InputFile, nodes: NodeFileContents, columns: EdgeColu
             types = texts.types(() if nodes.id is None else chosen.ends)
             table, dialect = texts.typed(types), dialect_of(file).words({one.decimal for one in types.values()})
         else:
-            table = {"parquet": read_parquet, "arrow": read_arrow}[file.format.name](file)
+            table = READERS[file.format.name](file)
             chosen = choose_edge_columns(table.column_names, columns, file.words)
     _refuse_names_for_rows(table, chosen.ends, nodes, file)
     return EdgeFileContents(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from pcfi.errors import FileError
+from pcfi.files.duckdb_files import DuckdbPlace
 from pcfi.files.paths import compression_of
 
 STANDARD = "-"  # standard input or output
@@ -17,6 +18,7 @@ SUFFIXES = {
     ".tsv": "tsv",
     ".feather": "arrow",
     ".arrow": "arrow",
+    ".duckdb": "duckdb",
     ".npy": "npy",
     ".npz": "npz",
     ".h5ad": "h5ad",
@@ -26,12 +28,13 @@ SUFFIXES = {
 }
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 
-EDGE_FORMATS = ("parquet", "csv", "tsv", "arrow", "npy", "npz", "h5ad", "mtx")
+EDGE_FORMATS = ("parquet", "csv", "tsv", "arrow", "duckdb", "npy", "npz", "h5ad", "mtx")
 GEO_FORMATS = ("gpkg", "geojson")
 NODE_FORMATS = (*EDGE_FORMATS[:-1], *GEO_FORMATS)
-OUTPUT_FORMATS = ("parquet", "csv", "tsv", "arrow", "npy", "npz", *GEO_FORMATS)
+OUTPUT_FORMATS = ("parquet", "csv", "tsv", "arrow", "duckdb", "npy", "npz", *GEO_FORMATS)
 TABLE_FORMATS = ("parquet", "csv", "tsv")
 STREAM_FORMATS = ("csv", "tsv", "parquet", "arrow")
+INTERVAL_FORMATS = (*STREAM_FORMATS, "duckdb")
 
 _MAGIC = {
     b"PAR1": ("parquet", None),
@@ -75,8 +78,9 @@ def format_of(path: str, allowed: Sequence[str], what: str) -> Format:
     >>> format_of("nodes.csv.gz", NODE_FORMATS, "nodes")
     Format(name='csv', compression='gzip')
     """
-    suffixes = [suffix.lower() for suffix in PurePath(path).suffixes]
-    compression = compression_of(path)
+    place = DuckdbPlace.of(path)
+    suffixes = [suffix.lower() for suffix in PurePath(path if place is None else place.file).suffixes]
+    compression = None if place is not None else compression_of(path)
     inner = suffixes[:-1] if compression else suffixes
     name = SUFFIXES.get(inner[-1], "") if inner else ""
     if name not in allowed or (compression and name not in DELIMITERS):

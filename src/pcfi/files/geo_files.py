@@ -1,6 +1,7 @@
 """GeoPackage, GeoJSON and GeoParquet <-> tables of pyarrow with a column of geometry as well-known binary."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,21 +97,23 @@ def with_geoparquet_metadata(table: Any, geometry: GeometryColumn) -> Any:
     return table.replace_schema_metadata({**(table.schema.metadata or {}), GEOPARQUET: json.dumps(facts).encode()})
 
 
-def write_geo(table: Any, file: Any, layer: str, name: str, geometry: GeometryColumn) -> None:
+def write_geo(tables: Iterator[Any], file: Any, layer: str, name: str, geometry: GeometryColumn) -> None:
     """Write the bytes of a GeoPackage or GeoJSON file, which GDAL can only write under a name of its own."""
     import shutil
     import tempfile
+    from itertools import chain
 
     import pyarrow as pa
 
     pyogrio, pyproj = load("pyogrio", f"a file .{name}", "geo"), load("pyproj", f"a file .{name}", "geo")
-    place = table.column_names.index(geometry.name)
-    table = table.set_column(place, geometry.name, table[geometry.name].cast(pa.binary()))
+    first = _as_binary(next(tables), geometry.name)
+    parts = chain([first], (_as_binary(table, geometry.name) for table in tables))
+    batches = (batch for part in parts for batch in part.combine_chunks().to_batches())
     crs = None if geometry.crs is None else pyproj.CRS.from_user_input(geometry.crs).to_wkt()
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder) / f"map.{name}"
         pyogrio.write_arrow(
-            table.combine_chunks(),
+            pa.RecordBatchReader.from_batches(first.schema, batches),
             scratch,
             layer=layer,
             driver=DRIVERS[name],
@@ -120,3 +123,9 @@ def write_geo(table: Any, file: Any, layer: str, name: str, geometry: GeometryCo
         )
         with scratch.open("rb") as written:
             shutil.copyfileobj(written, file)
+
+
+def _as_binary(table: Any, name: str) -> Any:
+    import pyarrow as pa
+
+    return table.set_column(table.column_names.index(name), name, table[name].cast(pa.binary()))

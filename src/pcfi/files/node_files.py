@@ -6,14 +6,14 @@ from typing import Any
 
 from pcfi.errors import FileError, counted
 from pcfi.files.binary import FEATURES, as_table, read_arrow, read_h5ad, read_npy, read_npz, read_parquet
+from pcfi.files.duckdb_files import read_duckdb
 from pcfi.files.formats import NODE_FORMATS
 from pcfi.files.geo_files import GeometryColumn, geometry_of, read_geo
+from pcfi.files.hive import partition_columns
 from pcfi.files.opening import InputFile, clear_errors, open_input
 from pcfi.files.text import (
     DRESSED,
     DelimitedTable,
-    Dialect,
-    dialect_of,
     empty_as_null,
     holds_integers,
     read_text,
@@ -21,6 +21,7 @@ from pcfi.files.text import (
     typed,
 )
 from pcfi.files.text_types import NUMBER, ColumnType
+from pcfi.files.written_cells import WrittenCells
 from pcfi.inputs.columns import (
     TEXT_MARKERS,
     Kind,
@@ -36,77 +37,6 @@ from pcfi.inputs.columns import (
 from pcfi.inputs.node_tables import kind_of_arrow
 
 LONG = r"\d{19}"  # more digits than an integer of 64 bits may have
-
-
-@dataclass(frozen=True, eq=False)
-class WrittenCells:
-    """The cells of a text file as they are written, so that known ones come back byte for byte.
-
-    Attributes
-    ----------
-    cells : pyarrow.Table of strings
-    format : str
-        "csv" or "tsv", by the suffix.
-    dialect : Dialect
-    decimal : str
-        The decimal mark of the file: a comma if all columns of numbers that have a mark have it.
-    decimals : dict of str
-        The decimal mark of each column of numbers; that of the file if the column has none.
-    """
-
-    cells: Any
-    format: str
-    dialect: Dialect
-    decimal: str
-    decimals: dict[str, str]
-
-    @staticmethod
-    def of(texts: DelimitedTable, types: dict[str, ColumnType]) -> "WrittenCells":
-        """The cells of a text file whose columns have these types."""
-        import pyarrow.compute as pc
-
-        decimals = {name: one.decimal for name, one in types.items() if str(one.kind) != "string"}
-        decimal = texts.decimal or "."
-        if "," in (texts.decimal, *decimals.values()):
-            points = [name for name, one in decimals.items() if one == "."]
-            without = [name for name in points if not pc.any(pc.match_substring(texts.cells[name], ".")).as_py()]
-            decimal = "," if len(without) == len(points) else "."
-            decimals |= dict.fromkeys(without, decimal)
-        return WrittenCells(texts.cells, texts.source.format.name, dialect_of(texts.source), decimal, decimals)
-
-    @property
-    def words(self) -> str:
-        """How the file is written, if not as its suffix says."""
-        return self.dialect.words(set(self.decimals.values()))
-
-    def as_written(self, column: Any, name: str, missing: Any = None) -> Any:
-        """Numbers as text with the decimal mark of the file, and truth values as it spells them.
-
-        Known cells are as they were written.
-        """
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        texts = column.cast(pa.string())
-        decimal = self.decimal if missing is None else self.decimals.get(name, self.decimal)
-        if decimal == "," and kind_of_arrow(column.type).is_number:
-            texts = pc.replace_substring(texts, ".", ",")
-        if missing is None:
-            return texts
-        written = self.cells[name]
-        if pa.types.is_boolean(column.type):
-            texts = _spelled_as(texts, written.filter(pa.array(~missing)))
-        return pc.if_else(pa.array(missing), texts, written)
-
-
-def _spelled_as(texts: Any, written: Any) -> Any:
-    """Truth values in the case of those in the file: True and FALSE are spelled in two ways."""
-    import pyarrow.compute as pc
-
-    first = written[0].as_py().strip() if len(written) else ""
-    if first.isupper():
-        return pc.utf8_upper(texts)
-    return pc.utf8_capitalize(texts) if first[:1].isupper() else texts
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -128,6 +58,8 @@ class NodeFileContents:
         The cells of such a file as they are written.
     geometry : GeometryColumn or None
         The column that holds geometry, if one does.
+    partitions : tuple of str
+        Columns that the folders of a dataset hold.
     """
 
     table: Any
@@ -137,6 +69,7 @@ class NodeFileContents:
     ids_are_text: bool = False
     written: WrittenCells | None = None
     geometry: GeometryColumn | None = None
+    partitions: tuple[str, ...] = ()
 
     @property
     def passed(self) -> list[str]:
@@ -171,7 +104,7 @@ def read_nodes(path: str, columns: NodeColumns, ends: Callable[[], Kind | None] 
             texts, types = _read_text(source, columns)
             table = empty_as_null(texts.typed(types))
         else:
-            table, geometry = _read(source)
+            table, geometry = read_binary(source)
     if table.num_rows == 0:
         raise FileError(f"{source.words} has no rows: one row per node is needed")
 
@@ -196,7 +129,15 @@ def read_nodes(path: str, columns: NodeColumns, ends: Callable[[], Kind | None] 
         ids_are_text=is_text,
         written=None if texts is None else WrittenCells.of(texts, types),
         geometry=geometry,
+        partitions=partitions_of(source),
     )
+
+
+def partitions_of(source: InputFile) -> tuple[str, ...]:
+    """Columns that the folders of a dataset hold."""
+    if source.format.name != "parquet" or source.data is not None:
+        return ()
+    return tuple(partition_columns([part.path for part in source.parts()], source.path))
 
 
 def choose_columns(
@@ -229,9 +170,12 @@ def _check(names: Sequence[str], columns: NodeColumns, source: InputFile) -> Non
     columns.check(names, source.words)
 
 
-def _read(source: InputFile) -> tuple[Any, GeometryColumn | None]:
+def read_binary(source: InputFile) -> tuple[Any, GeometryColumn | None]:
+    """The table of a file that is not text, and its column of geometry, if it has one."""
     if source.format.is_geo:
         return read_geo(source)
+    if source.format.name == "duckdb":
+        return read_duckdb(source.path), None
     readers = {"parquet": read_parquet, "arrow": read_arrow, "h5ad": read_h5ad}
     if source.format.name in readers:
         return geometry_of(readers[source.format.name](source), source)

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from pcfi.errors import FileError, PcfiError, TooLargeError
+from pcfi.files.duckdb_files import DuckdbPlace
 from pcfi.files.formats import STANDARD, TABLE_FORMATS, Format, format_of, sniff
+from pcfi.files.hive import dataset_files
 from pcfi.files.paths import is_address, opened
 from pcfi.files.sizes import Metered
 
@@ -49,7 +51,8 @@ class InputFile:
         """The Parquet files of a folder in the order of their names; else this one alone."""
         if self.data is not None or not Path(self.path).is_dir():
             return [self]
-        files = [InputFile(str(path), self.format) for path in sorted(Path(self.path).glob("*.parquet"))]
+        found = dataset_files(map(str, Path(self.path).rglob("*.parquet")), self.path)
+        files = [InputFile(path, self.format) for path in found]
         if not files:
             raise FileError(f"{self.path} is a folder without a file .parquet in it")
         return files
@@ -82,7 +85,8 @@ def open_input(path: str, allowed: Sequence[str], what: str) -> InputFile:
         data = sys.stdin.buffer.read()
         return InputFile(path, _checked(sniff(data[:65536]), allowed), data)
     form = format_of(path, allowed, what)
-    place = Path(path)
+    database = DuckdbPlace.of(path)
+    place = Path(path if database is None else database.file)
     if not place.exists():
         raise FileError(f"{path} does not exist: check the name of the file of {what}")
     if not place.is_file() and not (form.name == "parquet" and place.is_dir()):

@@ -1,7 +1,7 @@
 """CSV and TSV <-> a table of pyarrow."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -246,13 +246,26 @@ def typed(column: Any) -> Any:
     return column if scan.has_codes or is_long else cast_text(column, scan.type)
 
 
-def write_rows(table: Any, file: Any, delimiter: str) -> None:
-    """Write a header and rows; quotes stand only where they are needed, and nothing where there is null."""
+def write_rows(tables: Iterable[Any], file: Any, delimiter: str) -> None:
+    """Write a header and the rows of all tables; quotes only where they are needed, and nothing for null."""
+    has_header = False
+    for table in tables:
+        if not has_header:
+            _write_header(table.column_names, file, delimiter)
+            has_header = True
+        _write_table(table, file, delimiter)
+
+
+def _write_header(names: list[str], file: Any, delimiter: str) -> None:
     import pyarrow as pa
+
+    texts = _as_text(pa.array(names, pa.string()), delimiter).to_pylist()
+    file.write((delimiter.join(texts) + "\n").encode())
+
+
+def _write_table(table: Any, file: Any, delimiter: str) -> None:
     import pyarrow.compute as pc
 
-    names = _as_text(pa.array(table.column_names, pa.string()), delimiter).to_pylist()
-    file.write((delimiter.join(names) + "\n").encode())
     nothing = '""' if table.num_columns == 1 else ""  # an empty line would be no row
     for batch in table.to_batches(max_chunksize=ROWS):
         cells = [pc.fill_null(_as_text(column, delimiter), nothing) for column in batch.columns]

@@ -28,12 +28,16 @@ class TextBatches:
     n_rows : int
     schema : pyarrow.Schema
         Types as the values have them; ids, categories and codes such as 007 stay text.
+    types : dict of ColumnType
+        Of the columns that are not text for sure.
+    decimal : str or None
+        The decimal mark that the user names.
     """
 
     def __init__(self, file: InputFile, columns: NodeColumns) -> None:
         import pyarrow as pa
 
-        self.file = file
+        self.file, self.decimal = file, columns.decimal
         self._missing = list(map(str, columns.missing_values))
         self._names = names = header(file)
         check_name("id", columns.id, names, file.words)
@@ -43,7 +47,7 @@ class TextBatches:
         texts = {*columns.categorical, id_by_name(names, columns)}
         scans = {name: ColumnScan.of_numbers() for name in names if name not in texts}
         self.n_rows = 0
-        for batch in self._read(nulls=True):
+        for batch in self.read(nulls=True):
             self.n_rows += batch.num_rows
             for name, scan in scans.items():
                 scan.add(batch.column(name))
@@ -56,7 +60,7 @@ class TextBatches:
         for name, scan in scans.items():
             if name not in others and pa.types.is_string(types[name].kind) and not scan.has_codes:
                 refuse_mixture(file, name, scan.n_filled, scan.n_numbers["."], scan.first_text)
-        self._types = types
+        self.types = types
         self._markers = {name: TEXT_MARKERS if name in others else [*null_markers(), *self._missing] for name in types}
         self.decimals = {one.decimal for one in types.values()}
         self.schema = pa.schema([(name, types[name].kind if name in types else pa.string()) for name in names])
@@ -73,15 +77,15 @@ class TextBatches:
         """All rows, in tables of about 4 MB of text each."""
         import pyarrow as pa
 
-        for batch in self._read(nulls=False):
+        for batch in self.read(nulls=False):
             table = pa.Table.from_batches([batch])
-            for name, one in self._types.items():
+            for name, one in self.types.items():
                 if not pa.types.is_string(self.schema.field(name).type):
                     column = cast_text(without_markers(table[name], self._markers[name]), one.kind, one.decimal)
                     table = table.set_column(table.column_names.index(name), name, column)
             yield empty_as_null(table)
 
-    def _read(self, *, nulls: bool) -> Iterator[Any]:
+    def read(self, *, nulls: bool = False) -> Iterator[Any]:
         """Record batches of text; with `nulls`, null where a cell holds a marker of missing cells."""
         import pyarrow as pa
         from pyarrow import csv

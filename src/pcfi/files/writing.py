@@ -2,23 +2,34 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
 
 from pcfi.errors import FileError
 from pcfi.files.atomic_output import Publication, atomic_output
+from pcfi.files.duckdb_files import DuckdbPlace, check_place, write_duckdb
 from pcfi.files.formats import DELIMITERS, STANDARD, Format
 from pcfi.files.geo_files import GeometryColumn, with_geoparquet_metadata, write_geo
+from pcfi.files.hive import write_partitioned
 from pcfi.files.text import write_rows
+
+ARRAY = "features.npy"  # the array in a file .npz
 
 
 def check_output(path: str, *, force: bool) -> None:
     """Refuse early what could not be written in the end; links are followed."""
     if path == STANDARD:
+        return
+    database = DuckdbPlace.of(path)
+    if database is not None:
+        check_folder(database.file)
+        check_place(path, force=force)
         return
     place = Path(os.path.realpath(path))
     if place.is_dir():
@@ -65,46 +76,110 @@ def write_table(
     publication: Publication | None = None,
     delimiter: str | None = None,
     geometry: GeometryColumn | None = None,
+    partitions: Sequence[str] = (),
 ) -> None:
     """Write a table in a format of tables; `path` may be standard output. None is the delimiter of the format."""
+    write_tables(
+        iter([table]),
+        table.num_rows,
+        path,
+        form,
+        force=force,
+        publication=publication,
+        delimiter=delimiter,
+        geometry=geometry,
+        partitions=partitions,
+    )
+
+
+def write_tables(
+    tables: Iterator[Any],
+    n_rows: int,
+    path: str,
+    form: Format,
+    *,
+    force: bool = False,
+    publication: Publication | None = None,
+    delimiter: str | None = None,
+    geometry: GeometryColumn | None = None,
+    partitions: Sequence[str] = (),
+) -> None:
+    """The same for a table of `n_rows` rows that comes in parts, at least one, of which one at a time is in memory.
+
+    With `partitions`, columns that the folders of the node file hold, Parquet is written in such folders as well.
+    """
     delimiter = delimiter or DELIMITERS.get(form.name, "")
+    if form.name == "duckdb":
+        write_duckdb(tables, path)
+        return
     if form.is_geo:
         if geometry is None:
             raise FileError(f"{path}: a file .{form.name} needs geometry, and the nodes have none")
         with atomic_file(path, force=force, publication=publication) as file:
-            write_geo(table, file, Path(path).stem, form.name, geometry)
+            write_geo(tables, file, Path(path).stem, form.name, geometry)
         return
-    if geometry is not None and form.name == "parquet" and geometry.name in table.column_names:
-        table = with_geoparquet_metadata(table, geometry)
+    if geometry is not None and form.name == "parquet":
+        tables = _with_metadata(tables, geometry)
+    if partitions and form.name == "parquet" and path != STANDARD:
+        write_partitioned(tables, path, partitions)
+        return
     if path == STANDARD:
-        _write(table, sys.stdout.buffer, form, delimiter)
+        _write(tables, n_rows, sys.stdout.buffer, form, delimiter)
         sys.stdout.buffer.flush()
         return
     with atomic_file(path, force=force, publication=publication) as file:
-        _write(table, file, form, delimiter)
+        _write(tables, n_rows, file, form, delimiter)
 
 
-def _write(table: Any, file: Any, form: Format, delimiter: str) -> None:
+def _with_metadata(tables: Iterator[Any], geometry: GeometryColumn) -> Iterator[Any]:
+    for table in tables:
+        yield with_geoparquet_metadata(table, geometry) if geometry.name in table.column_names else table
+
+
+def _write(tables: Iterator[Any], n_rows: int, file: Any, form: Format, delimiter: str) -> None:
     import pyarrow as pa
-    from pyarrow import feather, parquet
+    from pyarrow import ipc, parquet
 
+    first = next(tables)
+    parts = chain([first], tables)
     match form.name:
         case "parquet":
-            parquet.write_table(table, file)
+            with parquet.ParquetWriter(file, first.schema) as writer:
+                _write_each(parts, writer)
         case "arrow":
-            feather.write_feather(table, file)
+            options = ipc.IpcWriteOptions(compression="lz4" if pa.Codec.is_available("lz4") else None)
+            with ipc.new_file(file, first.schema, options=options) as writer:
+                _write_each(parts, writer)
         case "npy":
-            np.save(file, _array(table), allow_pickle=False)
+            _write_array(parts, n_rows, file)
         case "npz":
-            np.savez_compressed(file, features=_array(table))
+            with ZipFile(file, "w", ZIP_DEFLATED) as archive, archive.open(ARRAY, "w", force_zip64=True) as member:
+                _write_array(parts, n_rows, member)
         case _:
             if form.compression is None:
-                write_rows(table, file, delimiter)
+                write_rows(parts, file, delimiter)
             else:
                 file.flush()
                 copy = os.fdopen(os.dup(file.fileno()), "wb")  # closed by pyarrow, unlike the file itself
                 with pa.CompressedOutputStream(pa.PythonFile(copy, mode="w"), form.compression) as packed:
-                    write_rows(table, packed, delimiter)
+                    write_rows(parts, packed, delimiter)
+
+
+def _write_each(tables: Iterable[Any], writer: Any) -> None:
+    for table in tables:
+        writer.write_table(table)
+
+
+def _write_array(tables: Iterable[Any], n_rows: int, file: Any) -> None:
+    """The columns of tables of numbers as one array."""
+    has_header = False
+    for table in tables:
+        rows = _array(table)
+        if not has_header:
+            facts = {"descr": rows.dtype.str, "fortran_order": False, "shape": (n_rows, rows.shape[1])}
+            np.lib.format.write_array_header_1_0(file, facts)
+            has_header = True
+        file.write(np.ascontiguousarray(rows).data)
 
 
 def check_columns(schema: Any, path: str, form: Format) -> None:
@@ -114,13 +189,13 @@ def check_columns(schema: Any, path: str, form: Format) -> None:
     import pyarrow as pa
     from pyarrow import feather, parquet
 
-    if form.is_array:
+    if form.is_array or form.name == "duckdb":
         return
     for field in schema:
         table = pa.schema([field]).empty_table()
         try:
             if form.is_text:
-                write_rows(pa.table({field.name: pa.nulls(1, field.type)}), io.BytesIO(), ",")
+                write_rows([pa.table({field.name: pa.nulls(1, field.type)})], io.BytesIO(), ",")
             else:
                 (parquet.write_table if form.name == "parquet" else feather.write_feather)(table, io.BytesIO())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):

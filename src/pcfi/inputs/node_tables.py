@@ -224,7 +224,7 @@ class NodeTable:
             chosen = missing & np.isfinite(values)
             return self._new(frame, column.name, values > 0.5).zip_with(self._new(frame, column.name, chosen), series)
         if self.rounds and np.isfinite(values).all() and series.dtype.is_integer():
-            return self._new(frame, column.name, _whole(values, series)).cast(series.dtype)
+            return self._new(frame, column.name, whole_numbers(values, str(series.dtype))).cast(series.dtype)
         return self._new(frame, column.name, values.astype(np.float64))
 
     def wrap_cells(self, cells: Array) -> Any:
@@ -267,13 +267,14 @@ class NodeTable:
         return narwhals().new_series(name, np.ascontiguousarray(values), backend=frame.implementation)
 
 
-def _whole(values: Array, series: Any) -> Array:
-    """Rounded values, within the integers that the column can hold."""
-    if series.dtype in (narwhals().Int128, narwhals().UInt128):
-        low, high = (-MAX_EXACT_INTEGER if series.dtype == narwhals().Int128 else 0), MAX_EXACT_INTEGER
-    else:
-        limits = np.iinfo(str(series.dtype).lower())
-        low, high = max(limits.min, -MAX_EXACT_INTEGER), min(limits.max, MAX_EXACT_INTEGER)
+def whole_numbers(values: Array, kind: str) -> Array:
+    """Rounded values, within the integers that a column of this type can hold, such as "int8"."""
+    low, high = -MAX_EXACT_INTEGER, MAX_EXACT_INTEGER
+    if kind.lower() == "uint128":
+        low = 0
+    elif kind.lower() != "int128":
+        limits = np.iinfo(kind.lower())
+        low, high = max(limits.min, low), min(limits.max, high)
     return np.clip(np.rint(values), float(low), float(high)).astype(np.int64)
 
 

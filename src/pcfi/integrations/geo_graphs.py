@@ -81,11 +81,15 @@ class SpatialEdges:
 
     def graph(self, weights: str) -> Graph:
         """The graph with weights "equal" or by "distance"."""
+        ends, by_distance = self.weighted_pairs()
+        is_equal = weights == "equal" or not len(by_distance)
+        return prepare_graph(ends if is_equal else (ends, by_distance), self.n_nodes)
+
+    def weighted_pairs(self) -> tuple[Array, Array]:
+        """Each pair of neighbours once, and its weight by distance."""
         ends, lengths = self.pairs()
-        if weights == "equal" or not len(lengths):
-            return prepare_graph(ends, self.n_nodes)
-        typical = float(np.median(lengths)) or 1.0
-        return prepare_graph((ends, typical / np.maximum(lengths, MIN_LENGTH_SHARE * typical)), self.n_nodes)
+        typical = (float(np.median(lengths)) if len(lengths) else 0.0) or 1.0
+        return ends, typical / np.maximum(lengths, MIN_LENGTH_SHARE * typical)
 
 
 def find_neighbors(frame: Any, rule: Neighborhood, *, stacklevel: int = 3) -> SpatialEdges:

@@ -17,6 +17,7 @@ from pcfi.outofcore.interval_tasks import spread_groups
 from pcfi.outofcore.plan import check_layout
 from pcfi.outofcore.run import OutOfCoreRun, patterns_at_a_time
 from pcfi.outofcore.run_settings import needs_fit
+from pcfi.outofcore.run_sinks import sinks_of
 from pcfi.outofcore.runners import Runner
 from pcfi.outofcore.tasks import MAX_SUM_GROUPS
 from pcfi.pipeline import Filled, run_stages
@@ -113,7 +114,7 @@ class OutOfCoreBackend:
         self._do("write", self._run.n_ranges)
         self._check_results()
         identities = self._run.folder.read(file_names.SINKS)
-        for name, sink in self._run.sinks().items():
+        for name, sink in sinks_of(self._run).items():
             sink.finish(identities[name])
 
     def _count_hops_of_groups(self, count: int) -> None:
@@ -132,7 +133,7 @@ class OutOfCoreBackend:
     def _check_results(self) -> None:
         """Raise `StorageError` if a part of a result is gone; the next call writes it again."""
         run = self._run
-        for sink in run.sinks().values():
+        for sink in sinks_of(run).values():
             for index in sink.absent_ranges(run.n_ranges):
                 run.folder.forget("write", index)
                 raise StorageError(
@@ -211,9 +212,9 @@ class OutOfCoreBackend:
         self._run.folder.save(file_names.MATRIX, matrix)
 
     def _make_sinks(self) -> None:
-        for sink in self._run.sinks().values():
+        for sink in sinks_of(self._run).values():
             sink.create(self._run.plan.range_rows)
-        identities = {name: sink.identity for name, sink in self._run.sinks().items()}
+        identities = {name: sink.identity for name, sink in sinks_of(self._run).items()}
         self._run.folder.write(file_names.SINKS, identities)
 
 

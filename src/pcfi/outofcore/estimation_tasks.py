@@ -83,7 +83,7 @@ def fit(run: OutOfCoreRun, index: int) -> Entry:
         if settings.objective == "representation":
             tuning = choose_representation(run.channels, moments, settings)
         else:
-            tuning = _fit_values(run, candidate_scales(run.channels, moments))
+            tuning = _fit_values(run, candidate_scales(run.channels, moments, run.limits))
     _save_model(run, tuning)
     return {}
 

@@ -17,6 +17,7 @@ from pcfi.errors import (
     TooLargeError,
     UnsupportedTypeError,
 )
+from pcfi.files.hive import dataset_files, partition_columns, values_of, with_partition
 from pcfi.files.paths import full_path, is_address, opened, suffix_of
 from pcfi.inputs.columns import refuse_long_integers
 from pcfi.inputs.node_tables import kind_of_arrow
@@ -124,7 +125,11 @@ class ParquetStore(FeatureStore):
         if not files:
             raise ParameterError(f"there is no Parquet file in {path!r}")
         facts = [_parquet_facts(file) for file in files]
-        schema = facts[0].schema.to_arrow_schema()
+        import pyarrow as pa
+
+        schema, self.partitions = facts[0].schema.to_arrow_schema(), partition_columns(files, path)
+        for name, kind in self.partitions.items():
+            schema = schema.append(pa.field(name, kind))
         names = _columns(schema, columns, path, boolean)
         dtypes = [np.dtype(schema.field(name).type.to_pandas_dtype()) for name in names]
         narrow = all(dtype.kind == "f" and dtype.itemsize <= 4 for dtype in dtypes)
@@ -198,10 +203,14 @@ class ParquetStore(FeatureStore):
                 for group in range(file.num_row_groups):
                     end = start + file.metadata.row_group(group).num_rows
                     if start < last and end > first:
-                        yield from _within(
-                            file.iter_batches(batch_size=size, row_groups=[group], columns=names), start, first, last
-                        )
+                        inner = None if names is None else [name for name in names if name not in self.partitions]
+                        batches = file.iter_batches(batch_size=size, row_groups=[group], columns=inner)
+                        for number, batch in _within(batches, start, first, last):
+                            yield number, self._with_partition(batch, path, names)
                     start = end
+
+    def _with_partition(self, batch: Any, path: str, names: list[str] | None) -> Any:
+        return with_partition(batch, values_of(path, self.path), self.partitions, names) if self.partitions else batch
 
 
 def _within(batches: Iterator[Any], start: int, first: int, last: int) -> Iterator[tuple[int, Any]]:
@@ -218,10 +227,10 @@ def parquet_files(path: str) -> list[str]:
     if is_address(path):
         with feature_errors(path):
             fs, root = load("fsspec", "an address", "scale").core.url_to_fs(path)
-            paths = sorted(fs.glob(f"{root}/*.parquet")) if fs.isdir(root) else [root]
+            paths = dataset_files(fs.find(root), root) if fs.isdir(root) else [root]
             return [fs.unstrip_protocol(name) for name in paths]
     folder = Path(path)
-    return sorted(map(str, folder.glob("*.parquet"))) if folder.is_dir() else [path]
+    return dataset_files(map(str, folder.rglob("*.parquet")), path) if folder.is_dir() else [path]
 
 
 def _modified(path: str) -> int:

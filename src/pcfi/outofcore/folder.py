@@ -23,7 +23,7 @@ from pcfi.files.checksums import TRAILER, checksum, has_trailer, with_checksum, 
 from pcfi.files.paths import remove, reserve
 from pcfi.outofcore import file_names
 
-FORMAT = 4  # of the files in a work folder
+FORMAT = 5  # of the files in a work folder
 
 
 class WorkFolder:
@@ -42,6 +42,11 @@ class WorkFolder:
     def nodes(self) -> Path:
         """Path of the converted node table, if it had to be converted."""
         return self.path.with_name(f"{self.path.name}.nodes.parquet")
+
+    @property
+    def results(self) -> Path:
+        """Folder of results that are written in another form when they are complete."""
+        return self.path.with_name(f"{self.path.name}.results")
 
     def begin(self, job: dict[str, Any]) -> None:
         """Write the description of a new run, or check that it is that of the run to be resumed."""
@@ -89,6 +94,7 @@ class WorkFolder:
         """Remove graph, table and folder; the folder is renamed first, so that one partly removed is never resumed."""
         remove(self.graph)  # first: a run that is killed here is resumed, makes them again and removes them
         remove(self.nodes)
+        remove(self.results)
         remove(self._retired)  # left by a run that was killed while it removed its folder
         self.path.rename(self._retired)
         remove(self._retired)
@@ -101,6 +107,7 @@ class WorkFolder:
             elif self._is_mine:
                 remove(self.graph)
                 remove(self.nodes)
+                remove(self.results)
 
     @property
     def _retired(self) -> Path:

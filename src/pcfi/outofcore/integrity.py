@@ -9,6 +9,7 @@ from typing import Any
 from pcfi.files.paths import remove
 from pcfi.outofcore import file_names
 from pcfi.outofcore.run import CHANNEL_FACTS, OutOfCoreRun
+from pcfi.outofcore.run_sinks import sinks_of
 
 
 def drop_damaged(run: OutOfCoreRun) -> list[str]:
@@ -131,7 +132,7 @@ def _has_begun(run: OutOfCoreRun, panel: str) -> bool:
 
 def _drop_results(run: OutOfCoreRun) -> list[str]:
     """Results that are gone are begun anew; ranges of them that have changed are written again."""
-    folder, sinks = run.folder, run.sinks()
+    folder, sinks = run.folder, sinks_of(run)
     entries = folder.finished("write")
     identities = folder.read(file_names.SINKS) if folder.has(file_names.SINKS) else {}
     lost = [sink.partial for name, sink in sinks.items() if not sink.is_there(identities.get(name))]

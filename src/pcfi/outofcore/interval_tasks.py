@@ -84,16 +84,21 @@ def _model(run: OutOfCoreRun) -> ValueModel:
     return run.model
 
 
-def interval_rows(run: OutOfCoreRun, start: int, filled: Array, hops: Hops) -> Array:
-    """Low end, high end and expected error of each column of numbers, side by side, for some rows."""
-    model, end = _model(run), start + len(filled)
-    neighbours = np.zeros(filled.shape)
+def error_rows(run: OutOfCoreRun, start: int, end: int, hops: Hops) -> Array:
+    """Expected error of every cell of some rows, in standard deviations of its channel."""
+    neighbours = np.zeros((end - start, run.n_channels))
     for number, channels in enumerate(spread_groups(run)):
         part = run.folder.read_rows(file_names.spread(number), start, end, len(channels), np.float64)
         neighbours[:, channels] = part
-    values = filled.astype(np.float64)
     with np.errstate(all="ignore"):
-        errors = model.expected_errors_of_rows(hops, hops.codes[:, hops.patterns], neighbours)
+        return _model(run).expected_errors_of_rows(hops, hops.codes[:, hops.patterns], neighbours)
+
+
+def interval_rows(run: OutOfCoreRun, start: int, filled: Array, hops: Hops) -> Array:
+    """Low end, high end and expected error of each column of numbers, side by side, for some rows."""
+    model, values = _model(run), filled.astype(np.float64)
+    errors = error_rows(run, start, start + len(filled), hops)
+    with np.errstate(all="ignore"):
         half = model.half_widths(errors, hops, run.coverage)
         low, high = model.intervals(values, hops, half)
         unit = np.where(model.scale.logarithmic, np.abs(values), 1.0) * model.scale.unit

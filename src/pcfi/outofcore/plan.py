@@ -25,6 +25,7 @@ from pcfi.outofcore.cluster import thread_addresses, workers_of
 from pcfi.outofcore.feature_stores import FeatureStore
 from pcfi.outofcore.run import OutOfCoreRun, RunPlan, patterns_at_a_time
 from pcfi.outofcore.run_settings import needs_fit
+from pcfi.outofcore.run_sinks import sinks_of
 from pcfi.settings import Settings
 from pcfi.stages.solvers import UntilSettled
 from pcfi.system_memory import available, size_in_words, two_sizes_in_words
@@ -245,7 +246,7 @@ def disk_bytes(run: OutOfCoreRun) -> int:
 def check_space(run: OutOfCoreRun) -> None:
     """Raise `StorageError` if the work folder will not fit on its disk."""
     results, home = (
-        [Path(sink.path).parent for sink in run.sinks().values() if not is_address(sink.path)],
+        [Path(sink.path).parent for sink in sinks_of(run).values() if not is_address(sink.path)],
         run.folder.path,
     )
     beside = sum(path.stat().st_dev == home.stat().st_dev for path in results)

@@ -9,12 +9,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pcfi._typing import Array
 from pcfi.backends.cpu import CpuBackend
 from pcfi.errors import ClusterError
 from pcfi.estimation.value_model import ValueModel
+from pcfi.imputation import read_bounds
 from pcfi.inputs.columns import refuse_long_integers
 from pcfi.inputs.graphs import Graph
 from pcfi.inputs.problem import Channels, Problem, working_dtype
@@ -24,7 +24,6 @@ from pcfi.outofcore.folder import WorkFolder
 from pcfi.outofcore.mapped_graph import open_graph
 from pcfi.outofcore.node_conversion import category_channel
 from pcfi.outofcore.run_settings import needs_fit, settings_of
-from pcfi.outofcore.sinks import ParquetSink, ResultSink, open_sink
 from pcfi.outofcore.stored_model import value_of
 from pcfi.pipeline import diffusion_of, propagation_of
 from pcfi.settings import Settings
@@ -93,6 +92,8 @@ class OutOfCoreRun:
         self.results: dict[str, str | None] = job["results"]
         self.coverage: float = job["coverage"]
         self.partitioned = bool(job.get("partitioned"))
+        self.bounds: Any = job["bounds"]
+        self.rounds: bool = job["rounds"]
         self.n_nodes, self.n_channels = self.store.shape
         self.dtype = working_dtype(self.store.dtype)
 
@@ -218,8 +219,18 @@ class OutOfCoreRun:
     @cached_property
     def surveyed(self) -> Problem:
         """The problem with its shape and the facts about its channels, without its values."""
+        return self._without_values(self.channels)
+
+    @cached_property
+    def limits(self) -> Array | None:
+        """Least and greatest possible value of each channel, as far as the caller names them."""
+        nothing = np.zeros(self.n_channels, dtype=np.int64)
+        facts = dict.fromkeys(CHANNEL_FACTS, nothing)
+        return read_bounds(self.bounds, self._without_values(Channels(**facts)))
+
+    def _without_values(self, channels: Channels) -> Problem:
         nothing = np.broadcast_to(self.dtype.type(0), self.store.shape)
-        problem = self.part(nothing, np.empty((0, 1), dtype=np.bool_), self.channels)
+        problem = self.part(nothing, np.empty((0, 1), dtype=np.bool_), channels)
         named = isinstance(self.store, ParquetStore)
         first, names, columns = self.first_channels, self.store.names, self.category_columns
         return replace(
@@ -315,32 +326,6 @@ class OutOfCoreRun:
     def in_panels(self) -> bool:
         """Whether the panels hold every cell once they are filled, so that features need not be read again."""
         return sum(map(len, self.layout.panels)) == self.n_channels and not self.layout.is_product
-
-    def sinks(self) -> dict[str, ResultSink]:
-        """What is written: values, and confidence, hops and intervals if they were asked for."""
-        half = self.store.dtype.kind == "f" and self.store.dtype.itemsize == 2
-        dtypes: dict[str, npt.DTypeLike] = {
-            "values": np.dtype(np.float16) if half else self.dtype,
-            "confidence": self.dtype,
-            "hops": np.int32,
-            "intervals": self.dtype,
-        }
-        names = self.store.names
-        if not isinstance(self.store, ParquetStore):  # as in every table that is made from an array
-            names = [f"channel_{name}" for name in names]
-        numbers = [names[k] for k in self.number_channels]
-        found = {
-            name: open_sink(path, name, self.store.shape, dtypes[name], numbers if name == "intervals" else names)
-            for name, path in self.results.items()
-            if path is not None
-        }
-        if isinstance(found["values"], ParquetSink) and self.folder.has(file_names.channels("n_known")):
-            complete = np.flatnonzero(self.channels.n_known == self.n_nodes)
-            found["values"].kept = frozenset(self.store.names[k] for k in complete)
-        for sink in found.values():
-            if isinstance(sink, ParquetSink):
-                sink.categories = self.categories
-        return found
 
     @property
     def first_channels(self) -> Array:

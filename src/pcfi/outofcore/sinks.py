@@ -15,6 +15,7 @@ from pcfi.errors import ParameterError, StorageError
 from pcfi.files.atomic_output import PRIVATE, atomic_output, publish_mode
 from pcfi.files.checksums import checksum
 from pcfi.files.paths import is_address, is_scratch, remove, reserve, suffix_of
+from pcfi.inputs.node_tables import whole_numbers
 from pcfi.optional import load
 from pcfi.outofcore.feature_stores import SUFFIXES
 from pcfi.outofcore.node_conversion import METADATA, category_channel
@@ -222,10 +223,13 @@ class ParquetSink(ResultSink):
     categories : dict of lists of str
         Categories of each categorical column; each category is a channel. For values, missing cells of the column get
         the category with the largest value. For confidence and hops, the column gets those of its first channel.
+    rounded : frozenset of str
+        Channels of integers that stay integers.
     """
 
     kept: frozenset[str] | None = None
     categories: dict[str, list[str]] = {}  # noqa: RUF012  replaced, never changed
+    rounded: frozenset[str] = frozenset()
 
     def create(self, range_rows: int) -> None:  # noqa: ARG002
         """Make the empty folder."""
@@ -299,7 +303,11 @@ class ParquetSink(ResultSink):
             if field.name in groups:
                 columns[field.name] = self._category(rows[:, groups[field.name]], before, self.categories[field.name])
             elif field.name in places and field.name not in (self.kept or ()):
-                columns[field.name] = self._column(rows[:, places[field.name]], field.type, before)
+                filled = rows[:, places[field.name]]
+                if field.name in self.rounded and pa.types.is_integer(field.type):
+                    columns[field.name] = pa.array(whole_numbers(filled, str(field.type))).cast(field.type)
+                else:
+                    columns[field.name] = self._column(filled, field.type, before)
             elif field.name not in dropped:
                 columns[field.name] = before
         facts = {key: text for key, text in (batch.schema.metadata or {}).items() if key != METADATA}

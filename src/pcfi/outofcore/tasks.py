@@ -25,6 +25,7 @@ from pcfi.outofcore.filled_rows import FACTORS, FilledRows
 from pcfi.outofcore.folder import flush
 from pcfi.outofcore.interval_tasks import interval_rows
 from pcfi.outofcore.run import ROWS_IN_CACHE, OutOfCoreRun, patterns_at_a_time
+from pcfi.outofcore.run_sinks import sinks_of
 from pcfi.pipeline.policies import refuse_divergence, refuse_non_finite
 from pcfi.stages.channel_propagation import ProductPropagation, PropagationParameters, reachable_sums
 from pcfi.stages.diffusion import InfluenceProduct, diffuse
@@ -215,7 +216,7 @@ def as_truth_values(rows: Array, channels: Array) -> Array:
 
 def write(run: OutOfCoreRun, index: int) -> Entry:
     """Write a range of rows of every result."""
-    sinks = run.sinks()
+    sinks = sinks_of(run)
     with ExitStack() as stack:
         writers = {name: stack.enter_context(sink.range(index)) for name, sink in sinks.items()}
         for start, rows, row_hops, batch in FilledRows(run).final(index):

@@ -1,7 +1,7 @@
 """An imputation, its input and its graph -> `Facts`."""
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -23,17 +23,18 @@ MAX_HOPS = 60  # bars of a chart; the last one sums up the rest
 PACKAGES = ("pcfi", "numpy", "scipy", "numba", "pyarrow", "narwhals")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class FilledChannels:
-    """Values of the channels before and after the imputation.
+    """Values of the channels after the imputation, and which of them were missing; one channel at a time.
 
     Attributes
     ----------
     names : sequence of str
         Names of the channels.
-    before : ndarray of shape (n_nodes, n_channels)
-        NaN where missing.
-    after : ndarray of the same shape
+    missing : callable
+        Mask of the missing cells of a channel, by its place among the names.
+    filled : callable
+        Values of a channel likewise, NaN where there is none.
     node_name : callable
         Name of a node by its row.
     places : sequence of int or None
@@ -43,11 +44,18 @@ class FilledChannels:
     """
 
     names: Sequence[str]
-    before: Array
-    after: Array
+    missing: Callable[[int], Array]
+    filled: Callable[[int], Array]
     node_name: Any = str
     places: Sequence[int] | None = None
     categories: dict[str, tuple[Array, int]] = field(default_factory=dict)
+
+    @staticmethod
+    def of_arrays(before: Array, after: Array, **others: Any) -> "FilledChannels":
+        """The same from arrays of shape (n_nodes, n_channels), NaN where missing."""
+        return FilledChannels(
+            missing=lambda place: np.isnan(before[:, place]), filled=lambda place: after[:, place], **others
+        )
 
 
 @dataclass(frozen=True)
@@ -65,14 +73,13 @@ class RunDetails:
 
 def collect_facts(filling: FilledChannels, result: Imputation, graph: Graph, details: RunDetails) -> Facts:
     """Gather the facts about one imputation."""
-    missing = np.isnan(filling.before)
     return Facts(
         title=details.title,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         command=details.command,
         method=result.method,
         graph=graph_facts(graph),
-        channels=_channels(filling, missing, result.cells.unreachable),
+        channels=_channels(filling, result.cells.unreachable_in),
         n_patterns=1 if result.cells.hops is None else int(result.cells.hops.codes.shape[1]),
         hops=()
         if result.cells.hops is None
@@ -89,7 +96,7 @@ def collect_facts(filling: FilledChannels, result: Imputation, graph: Graph, det
         files=details.files,
         stages=details.stages,
         warnings=details.warnings,
-        picture=lay_out_graph(graph, _confidence_of_nodes(result, len(missing)), filling.node_name),
+        picture=lay_out_graph(graph, _confidence_of_nodes(result, graph.n_nodes), filling.node_name),
         evaluation=details.evaluation,
         columns=tuple(result.columns),
         explained=telling_cells(result),
@@ -149,27 +156,27 @@ def hop_facts(hops: Hops, alpha: float | None, channels: Any = slice(None)) -> t
     return tuple(shown)
 
 
-def _channels(filling: FilledChannels, missing: Array, unreachable: Array) -> tuple[ChannelFacts, ...]:
-    n_missing = missing.sum(axis=0)
+def _channels(filling: FilledChannels, unreachable: Callable[[int], Array]) -> tuple[ChannelFacts, ...]:
+    n_missing = np.array([int(filling.missing(place).sum()) for place in range(len(filling.names))], dtype=np.int64)
     with_histogram = set(np.argsort(-n_missing, kind="stable")[:MAX_HISTOGRAMS].tolist())
     places = range(len(filling.names)) if filling.places is None else filling.places
     facts = []
     for place, (name, channel) in enumerate(zip(filling.names, places, strict=True)):
-        gone = missing[:, place]
-        known, filled = filling.before[~gone, place], filling.after[gone, place]
+        gone, values = filling.missing(place), filling.filled(place)
+        known, filled = values[~gone], values[gone]
         facts.append(
             ChannelFacts(
                 name=str(name),
                 n_known=len(known),
                 n_missing=int(n_missing[place]),
-                n_unreachable=int((unreachable[:, channel] & gone).sum()),
+                n_unreachable=int((unreachable(channel) & gone).sum()),
                 mean_known=_mean(known),
                 mean_filled=_mean(filled),
                 histogram=_histogram(known, filled) if place in with_histogram else None,
             )
         )
     for name, (gone, channel) in filling.categories.items():
-        n_gone, n_unreachable = int(gone.sum()), int((unreachable[:, channel] & gone).sum())
+        n_gone, n_unreachable = int(gone.sum()), int((unreachable(channel) & gone).sum())
         facts.append(ChannelFacts(name, len(gone) - n_gone, n_gone, n_unreachable, None, None))
     return tuple(facts)
 

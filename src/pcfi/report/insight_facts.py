@@ -1,8 +1,13 @@
 """An imputation -> what a reader asks next: why these values, which known ones look wrong, what to measure."""
 
+from typing import Any
+
 import numpy as np
 
+from pcfi._typing import Array
+from pcfi.cell_info import CellInfo
 from pcfi.errors import PcfiError
+from pcfi.estimation.value_model import ValueModel, row_blocks
 from pcfi.explanation.suggestion import suggest
 from pcfi.report.facts import ExplainedCell, SuggestedNode, SurprisingCell
 from pcfi.result import Imputation
@@ -16,27 +21,38 @@ MIN_SURPRISE = 3.0  # times the error to expect: what is shown as a contradictio
 def telling_cells(result: Imputation) -> tuple[ExplainedCell, ...]:
     """Explanations of the least certain, the farthest and the most unusual filled cell."""
     cells, model, errors = result.cells, result.cells.model, result.cells.standardized_errors
-    if cells.hops is None or model is None or errors is None or not np.isfinite(errors).all():
+    if cells.hops is None or model is None or errors is None:
         return ()
-    codes = cells.host_hops.codes[:, cells.host_hops.patterns]
-    filled = cells.host_hops.is_filled(codes) & model.scale.active
+    best: dict[str, tuple[Any, tuple[int, int]]] = {}
+    for rows in row_blocks(*errors.shape):
+        if not np.isfinite(errors[rows]).all():
+            return ()
+        for reason, score in _scores(cells, model, np.asarray(errors[rows]), rows).items():
+            place = np.unravel_index(int(np.argmax(score)), score.shape)
+            if np.isfinite(score[place]) and (reason not in best or score[place] > best[reason][0]):
+                best[reason] = score[place], (rows.start + int(place[0]), int(cells.columns[place[1]]))
+    chosen: dict[tuple[int, int], str] = {}
+    for reason, (_, cell) in best.items():
+        chosen[cell] = f"{chosen[cell]}, {reason}" if cell in chosen else reason
+    return tuple(_explained(result, row, column, reason) for (row, column), reason in chosen.items())
+
+
+def _scores(cells: CellInfo, model: ValueModel, errors: Array, rows: slice) -> dict[str, Array]:
+    """For each reason to explain a cell, how much it holds for the cells of some rows; -inf for those not filled."""
+    hops = cells.host_hops
+    codes = hops.codes[rows][:, hops.patterns]
+    filled = hops.is_filled(codes) & model.scale.active
     filled[:, cells.categorical] = False
-    if not filled.any():
-        return ()
+    host_values = cells.host_values[rows]
     with np.errstate(divide="ignore", invalid="ignore"):
-        values = np.where(model.scale.logarithmic, np.log(cells.host_values), cells.host_values)
+        values = np.where(model.scale.logarithmic, np.log(host_values), host_values)
         unusual = np.abs(np.nan_to_num(model.scale.standardized(values), posinf=0.0, neginf=0.0))
     scores = {
         "least certain": errors,
-        "farthest from known values": codes + errors / (1 + errors.max()),
+        "farthest from known values": codes + errors / (1 + errors),  # of several as far, the least certain
         "farthest from the mean of its column": unusual,
     }
-    chosen: dict[tuple[int, int], str] = {}
-    for reason, score in scores.items():
-        place = np.unravel_index(int(np.argmax(np.where(filled, score, -np.inf))), filled.shape)
-        cell = (int(place[0]), int(cells.columns[place[1]]))
-        chosen[cell] = f"{chosen[cell]}, {reason}" if cell in chosen else reason
-    return tuple(_explained(result, row, column, reason) for (row, column), reason in chosen.items())
+    return {reason: np.where(filled, score, -np.inf) for reason, score in scores.items()}
 
 
 def _explained(result: Imputation, row: int, column: int, reason: str) -> ExplainedCell:

@@ -3,6 +3,7 @@
 Coordinates are whole numbers between 0 and `GRID`, and shapes are simplified to one unit, which is less than a pixel.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,29 +22,30 @@ LEVEL = 0.9
 
 def collect_map(frame: Any, filling: FilledChannels, result: Imputation, *, seed: int = 0) -> MapFacts | None:
     """Facts for the map of a GeoDataFrame; None if nothing was missing."""
-    missing = np.isnan(filling.before)
-    columns = np.argsort(-missing.sum(axis=0), kind="stable")[:MAX_MAPS]
-    columns = np.sort(columns[missing[:, columns].any(axis=0)])
+    n_missing = np.array([int(filling.missing(place).sum()) for place in range(len(filling.names))])
+    columns = np.argsort(-n_missing, kind="stable")[:MAX_MAPS]
+    columns = np.sort(columns[n_missing[columns] > 0])
     if not len(columns):
         return None
-    rows = _sample(np.asarray(missing[:, columns].any(axis=1)), seed)
-    shapes = _simplified(_on_grid(frame.iloc[rows]))
-    widths = _widths(filling, result)
+    missing = np.stack([filling.missing(column) for column in columns], axis=1)
+    rows = _sample(np.asarray(missing.any(axis=1)), seed)
+    values = np.stack([filling.filled(column)[rows] for column in columns], axis=1)
+    widths, n_places, missing = _widths(filling, result, columns, rows), len(missing), missing[rows]
     return MapFacts(
         columns=tuple(str(filling.names[column]) for column in columns),
-        n_places=len(missing),
+        n_places=n_places,
         shapes=tuple(
             MapShape(
                 name=str(filling.node_name(int(row))),
                 geometry=shape,
-                filled=tuple(map(bool, missing[row, columns])),
-                values=tuple(map(_number, filling.after[row, columns])),
+                filled=tuple(map(bool, missing[place])),
+                values=tuple(map(_number, values[place])),
                 widths=tuple(
                     _number(width) if is_missing else None
-                    for width, is_missing in zip(widths[row, columns], missing[row, columns], strict=True)
+                    for width, is_missing in zip(widths[place], missing[place], strict=True)
                 ),
             )
-            for row, shape in zip(rows, shapes, strict=True)
+            for place, (row, shape) in enumerate(zip(rows, _simplified(_on_grid(frame.iloc[rows])), strict=True))
         ),
     )
 
@@ -60,11 +62,15 @@ def _sample(has_filled: Array, seed: int) -> Array:
     return np.sort(filled_first[:MAX_SHAPES])
 
 
-def _widths(filling: FilledChannels, result: Imputation) -> Array:
-    if result.expected_error is None:
-        return np.full(filling.after.shape, np.nan)
-    low, high = result.interval(LEVEL)
-    return np.stack([np.asarray(high[name], float) - np.asarray(low[name], float) for name in filling.names], axis=1)
+def _widths(filling: FilledChannels, result: Imputation, columns: Array, rows: Array) -> Array:
+    """Widths of the intervals of some channels in some rows; NaN if there are none."""
+    cells, errors = result.cells, result.cells.standardized_errors
+    if cells.model is None or errors is None:
+        return np.full((len(rows), len(columns)), np.nan)
+    hops = replace(cells.host_hops, codes=cells.host_hops.codes[rows])
+    values, channels = cells.host_values[rows], np.asarray(filling.places)[columns]
+    low, high = cells.model.intervals(values, hops, cells.model.half_widths(errors[rows], hops, LEVEL))
+    return np.asarray((high - low)[:, channels])
 
 
 def _on_grid(frame: Any) -> Array:

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pcfi._typing import Array
-from pcfi.estimation.sample import row_entries, row_portions
+from pcfi.estimation.sample import row_portions
+from pcfi.inputs.graph_rows import row_entries
 from pcfi.inputs.graphs import Graph
 from pcfi.outofcore import file_names
 from pcfi.outofcore.run import OutOfCoreRun
@@ -215,7 +216,7 @@ def make_partition(run: OutOfCoreRun, index: int) -> Entry:
     nodes = np.array(order[first:last])
     column = np.zeros(run.n_nodes, dtype=np.int32)  # of each position; first, whether it has one
     for part in row_portions(graph, nodes):
-        column[positions[graph.indices[row_entries(graph, part)]]] = 1
+        column[positions[graph.indices[row_entries(graph, part)[0]]]] = 1
     column[first:last] = 0
     halo = np.flatnonzero(column).astype(np.int32)
     column[first:last] = np.arange(len(nodes))
@@ -225,7 +226,7 @@ def make_partition(run: OutOfCoreRun, index: int) -> Entry:
     weights = np.empty(0 if graph.weights is None else indptr[-1])
     done = 0
     for part in row_portions(graph, nodes):
-        entries = row_entries(graph, part)
+        entries = row_entries(graph, part)[0]
         place = slice(done, done + len(entries))
         indices[place] = column[positions[graph.indices[entries]]]
         if graph.weights is not None:

@@ -1,0 +1,109 @@
+"""A finished run -> an `Imputation` whose arrays are mapped files, so that explanations and reports work on it as well.
+
+Arrays are kept column by column: reports read columns, explanations read single cells.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pcfi._typing import Array
+from pcfi.cell_info import CellInfo
+from pcfi.estimation.value_model import row_blocks
+from pcfi.inputs.cell_names import CellNames
+from pcfi.inputs.ids import narwhals
+from pcfi.outofcore import file_names
+from pcfi.outofcore.feature_stores import ParquetStore
+from pcfi.outofcore.filled_rows import FilledRows
+from pcfi.outofcore.interval_tasks import error_rows
+from pcfi.outofcore.result import StoredImputation
+from pcfi.outofcore.run import OutOfCoreRun, patterns_at_a_time
+from pcfi.result import Imputation
+from pcfi.stages.hops import Hops
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StoredCells(CellInfo):
+    """Facts in mapped files; `errors` are the expected errors if the run has computed them."""
+
+    errors: Array | None = None
+
+    @cached_property
+    def standardized_errors(self) -> Array | None:
+        """As in `CellInfo`."""
+        return super().standardized_errors if self.errors is None else self.errors
+
+
+def stored_imputation(run: OutOfCoreRun, stored: StoredImputation, id_bytes: int) -> Imputation:
+    """The result of a run whose work folder is there; ids may take `id_bytes`, everything else is mapped."""
+    facts = {name: getattr(stored, name) for name in Imputation.__dataclass_fields__ if hasattr(stored, name)}
+    columns = run.surveyed.column_names
+    more: dict[str, Any] = {"column_names": columns, "center": None, "position": None, "parameters": {}}
+    return Imputation(**facts | more | {"values": None, "cells": stored_cells(run, id_bytes)})
+
+
+def stored_cells(run: OutOfCoreRun, id_bytes: int) -> CellInfo:
+    """Facts about every cell of a run, in mapped arrays."""
+    problem = run.surveyed
+    return StoredCells(
+        filled=filled_values(run),
+        hops=_hops(run),
+        empty_channels=run.channels.n_known == 0,
+        dtype=run.dtype,
+        wrap=np.asarray,
+        append=problem.append,
+        wrap_values=np.asarray,
+        first_channels=run.first_channels,
+        categorical=problem.categorical,
+        columns=problem.columns,
+        wrap_categories=None,
+        graph=run.graph,
+        model=run.model,
+        settings=run.chosen,
+        names=_names(run, id_bytes),
+        errors=None if run.model is None or run.results["intervals"] is None else _errors(run),
+    )
+
+
+def _mapped(run: OutOfCoreRun, name: str, shape: tuple[int, int], dtype: npt.DTypeLike) -> Array:
+    """An array of (rows, columns) in the work folder that is kept column by column."""
+    run.folder.create(name, shape, dtype)
+    return run.folder.map(name, shape[::-1], dtype).T
+
+
+def filled_values(run: OutOfCoreRun) -> Array:
+    """All filled values, mapped."""
+    values = _mapped(run, file_names.FILLED, run.store.shape, np.float64)
+    for index in range(run.n_ranges):
+        for start, rows, *_ in FilledRows(run).final(index):
+            values[start : start + len(rows)] = rows
+    return values
+
+
+def _hops(run: OutOfCoreRun) -> Hops:
+    hops = run.hops
+    codes = _mapped(run, file_names.CODES, (run.n_nodes, run.n_patterns), hops.codes.dtype)
+    for first in range(0, run.n_patterns, patterns_at_a_time()):
+        patterns = np.arange(first, min(first + patterns_at_a_time(), run.n_patterns))
+        codes[:, patterns] = run.codes_of(patterns)
+    return Hops(codes, hops.n_levels, hops.n_unreachable, hops.patterns)
+
+
+def _errors(run: OutOfCoreRun) -> Array:
+    errors = _mapped(run, file_names.ERRORS, run.store.shape, np.float64)
+    for rows in row_blocks(*run.store.shape):
+        hops = run.hops_at(rows.start, rows.stop)
+        errors[rows] = error_rows(run, rows.start, rows.stop, hops)
+    return errors
+
+
+def _names(run: OutOfCoreRun, id_bytes: int) -> CellNames:
+    ids: Any = None
+    if run.id is not None:
+        ids = narwhals().from_native(run.store.column(run.id, id_bytes), series_only=True)
+    columns = run.surveyed.column_names if isinstance(run.store, ParquetStore) else ()
+    categories = {columns.index(name): tuple(labels) for name, labels in run.categories.items()}
+    return CellNames(ids=ids, columns=columns, categories=categories)
