@@ -208,26 +208,28 @@ def impute(
         check_budget(store, settings, memory, cluster)
         edges = EdgeSource.of(graph, features.id, build_columns(edge_columns))
         built = edges.folder(folder, store, settings, memory)
-        run = _begin(
-            folder,
-            settings,
-            features,
-            mask,
-            built,
-            {"results": results, "coverage": float(coverage), "edges": edges.facts()},
-        )
-        if resumes and folder.has(file_names.PLAN):
-            _drop_damaged(run)
-            run = OutOfCoreRun(folder)
-        plan = make_plan(run, memory, cluster)
-        folder.write(file_names.PLAN, plan)
-        with compile_notice(show=progress):
-            filled = fill_run(run, runner_of(run, cluster, progress=progress))
-        stored, notices = report(run, filled)
+        facts = {"results": results, "coverage": float(coverage), "edges": edges.facts()}
+        run = _begin(folder, settings, features, mask, built, facts)
+        is_resumed = resumes and folder.has(file_names.PLAN)
+        stored, notices = _finish(run, memory, cluster, is_resumed=is_resumed, progress=progress)
+        del run  # its files are mapped, and Windows does not remove mapped files
         folder.retire()
     for notice in notices:
         warnings.warn(notice, stacklevel=2)
     return stored
+
+
+def _finish(
+    run: OutOfCoreRun, memory: Any, cluster: Any, *, is_resumed: bool, progress: bool
+) -> tuple[StoredImputation, list[PcfiWarning]]:
+    """Do the tasks that are not finished; return the result and its warnings."""
+    if is_resumed:
+        _drop_damaged(run)
+        run = OutOfCoreRun(run.folder)
+    run.folder.write(file_names.PLAN, make_plan(run, memory, cluster))
+    with compile_notice(show=progress):
+        filled = fill_run(run, runner_of(run, cluster, progress=progress))
+    return report(run, filled)
 
 
 def _drop_damaged(run: OutOfCoreRun) -> None:
@@ -238,7 +240,7 @@ def _drop_damaged(run: OutOfCoreRun) -> None:
             f"{counted(len(damaged), 'file')} of the work folder changed while the run was stopped, and what they held "
             f"is computed again: {shortened(damaged)}",
             PcfiWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
