@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def photo() -> None:
-    """The picture of the README: the figure of an example of the gallery."""
+    """The picture of the first page: the figure of an example of the gallery."""
     runpy.run_path(str(Path(__file__).parent / "gallery_scripts" / "plot_photo.py"))
     save(plt.gcf(), "photo.png")
 

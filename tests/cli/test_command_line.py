@@ -407,6 +407,7 @@ def largest_open_for_writing(descriptors, folder):
     return max(sizes)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="needs bash")
 def test_a_closed_pipe_is_no_error(files):
     words = " ".join(map(str, [*COMMAND, "impute", "nodes.csv", "edges.csv", "-o", "-", "-q", "--exclude=label"]))
     done = subprocess.run(

@@ -5,13 +5,15 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from command_line import COMMAND
 from pcfi.cli.app import app
-from pcfi.cli.arguments import printable
+from pcfi.cli.arguments import plain_errors, printable
 
 EVIL = "age\x1b[2J\x1b]0;owned\x07\u202e"
 
@@ -82,3 +84,15 @@ def test_an_address_that_is_none_is_one_line(files, tmp_path, monkeypatch, addre
     assert done.exit_code == 1
     assert f"the scheduler at '{address}' cannot be reached" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_an_interruption_that_becomes_another_error_is_an_interruption(capsys):
+    def import_compiled():  # prints the interruption, and raises an error of its own
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        raise ImportError("numpy failed to import")
+
+    with pytest.raises(typer.Exit) as ended, plain_errors():
+        import_compiled()
+    assert (ended.value.exit_code, capsys.readouterr().err) == (130, "pcfi: interrupted\n")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

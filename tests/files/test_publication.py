@@ -72,6 +72,7 @@ def test_if_one_name_cannot_be_given_the_message_lists_those_that_were(tmp_path,
     assert {path.name for path in tmp_path.iterdir()} == {"a.csv", "b.csv"}
 
 
+@pytest.mark.skipif(os.name == "nt", reason="files have no modes")
 def test_an_output_is_private_until_it_has_its_name(tmp_path, way):
     with atomic_file(str(tmp_path / "o.csv")) as file:
         assert stat.S_IMODE(os.fstat(file.fileno()).st_mode) == 0o600
@@ -80,6 +81,7 @@ def test_an_output_is_private_until_it_has_its_name(tmp_path, way):
     assert stat.S_IMODE((tmp_path / "o.csv").stat().st_mode) == 0o666 & ~mask
 
 
+@pytest.mark.skipif(os.name == "nt", reason="files have no modes, and links need a privilege")
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
 def test_a_file_that_is_replaced_keeps_its_mode_and_its_links(tmp_path, way, mode):
     real, link = tmp_path / "real.csv", tmp_path / "link.csv"
@@ -93,6 +95,7 @@ def test_a_file_that_is_replaced_keeps_its_mode_and_its_links(tmp_path, way, mod
     assert stat.S_IMODE(real.stat().st_mode) == mode
 
 
+@pytest.mark.skipif(os.name == "nt", reason="links need a privilege")
 def test_a_link_to_nothing_is_followed_or_refused_before_work(tmp_path, files):
     (tmp_path / "there").mkdir()
     (tmp_path / "good.csv").symlink_to(tmp_path / "there" / "new.csv")
@@ -103,6 +106,7 @@ def test_a_link_to_nothing_is_followed_or_refused_before_work(tmp_path, files):
         check_output(str(tmp_path / "bad.csv"), force=False)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
 def test_devices_and_pipes_are_not_replaced(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path in ("/dev/null", str(tmp_path / "pipe")):

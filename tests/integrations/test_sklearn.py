@@ -260,6 +260,15 @@ def test_any_table_is_filled_with_its_known_cells_unchanged(problem, n_neighbors
         np.testing.assert_array_equal(filled[~np.isnan(rows)], rows[~np.isnan(rows)])
 
 
+def test_a_table_whose_cells_cannot_be_hidden_is_filled_without_a_warning_of_numpy():
+    # the mean of no hidden cells was taken
+    X = np.array([[1.5, 1.3, 0.2, np.nan], [np.nan, -1.3, -0.5, 0.0], [np.nan, np.nan, 0.9, np.nan], [np.nan] * 4])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pcfi.PcfiWarning)
+        filled = pcfi.PCFI(1, n_refinements=0, keep_empty_features=True).fit_transform(X)
+    assert np.isfinite(filled).all()
+
+
 def test_it_drops_in_for_the_knn_imputer():
     X, y = load_wine(return_X_y=True)
     X = np.where(np.random.default_rng(0).random(X.shape) < 0.2, np.nan, X)

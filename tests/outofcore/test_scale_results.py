@@ -1,5 +1,6 @@
 """Where results go: each to a place of its own, all of what was there replaced, and opened by name."""
 
+import os
 from functools import partial
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 import pcfi
 from pcfi import scale
+from pcfi.outofcore import folder
 
 PAPER = {"alpha": 0.5, "beta": 0.1, "objective": "representation"}
 impute = partial(scale.impute, **PAPER)
@@ -70,8 +72,11 @@ def test_a_result_at_an_address_does_not_replace_what_is_being_read(tmp_path, fi
 
 def test_two_results_are_never_written_to_one_place(tmp_path, files, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "link").symlink_to(tmp_path)
-    for other in ("o.npy", "./o.npy", tmp_path / "o.npy", "file://o.npy", "link/o.npy"):
+    others = ["o.npy", "./o.npy", tmp_path / "o.npy", "file://o.npy"]
+    if os.name != "nt":  # where links need a privilege
+        (tmp_path / "link").symlink_to(tmp_path)
+        others.append("link/o.npy")
+    for other in others:
         with pytest.raises(pcfi.ParameterError, match="result and confidence would both go to"):
             impute(*files, "o.npy", confidence=other)
     with pytest.raises(pcfi.ParameterError, match="confidence and hops would both go to"):
@@ -143,3 +148,27 @@ def test_files_at_an_address_are_closed(tmp_path, files, monkeypatch):
 def test_an_address_without_a_file_is_told(files, tmp_path):
     with pytest.raises(pcfi.ParameterError, match=r"there is no file 'memory://.*nothing.parquet'"):
         impute("memory://lake/nothing.parquet", files[1], tmp_path / "y.npy")
+
+
+@pytest.fixture
+def edge_file(tmp_path):
+    """The paths of features and of an edge file, from which the run builds a graph."""
+    np.save(tmp_path / "x.npy", np.where(np.arange(40).reshape(20, 2) % 3 == 0, np.arange(40.0).reshape(20, 2), np.nan))
+    np.save(tmp_path / "e.npy", np.stack([np.arange(19), np.arange(1, 20)]))
+    return tmp_path / "x.npy", tmp_path / "e.npy"
+
+
+def test_a_finished_run_leaves_only_its_result(tmp_path, edge_file):
+    # the graph was still mapped when its folder was removed, which Windows refuses
+    impute(*edge_file, tmp_path / "y.npy")
+    assert {path.name for path in tmp_path.iterdir()} == {"x.npy", "e.npy", "y.npy"}
+
+
+def test_files_that_are_still_in_use_are_told_and_the_result_is_there(tmp_path, edge_file, monkeypatch):
+    def in_use(path):
+        raise PermissionError(13, "used by another process", str(path))
+
+    monkeypatch.setattr(folder, "remove", in_use)
+    with pytest.warns(pcfi.PcfiWarning, match=r"y.npy.work' is still in use, and is left there: remove it"):
+        stored = impute(*edge_file, tmp_path / "y.npy")
+    assert stored.open().shape == (20, 2)

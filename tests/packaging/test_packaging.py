@@ -144,3 +144,21 @@ def test_the_table_of_the_readme_is_that_of_the_benchmark():
     spec.loader.exec_module(tables)
     measured = {"values": json.loads((tables.RESULTS / "values.json").read_text())}
     assert f"{tables.BEGIN}{tables.readme_table(measured)}\n{tables.END}" in tables.README.read_text()
+
+
+def test_the_accuracies_of_the_readme_are_those_of_the_reproduced_table():
+    page = (ROOT / "docs" / "reproduce.md").read_text(encoding="utf-8")
+    table_1 = page.split("### Table 1:")[1].split("### Table 2:")[0]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for removed, title in (("whole nodes", "structural missing"), ("single cells", "uniform missing")):
+        part = table_1.split(f"{title}, accuracy")[1].split("<details>")[0]
+        lines = [line.split(" | ") for line in part.split("\n\n")[1].splitlines()]
+        averages = {cells[0].removeprefix("| "): re.findall(r"\d+\.\d+", cells[-1]) for cells in lines}
+        expected = [
+            averages["FP, 40 steps"][0],
+            averages["PCFI"][-1],
+            averages["PCFI"][0],
+            averages["PCFI, label-free, with position"][0],
+        ]
+        (row,) = re.findall(rf"^\| {removed} \| (.*) \|$", readme, flags=re.MULTILINE)
+        assert row.replace("*", "").split(" | ") == [f"{float(average):.1f}" for average in expected]

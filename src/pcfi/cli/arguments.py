@@ -2,6 +2,8 @@
 
 import errno
 import re
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, field, fields
@@ -203,8 +205,10 @@ def plain_errors(*, debug: bool = False) -> Iterator[None]:
     if debug:
         yield
         return
+    interruptions: list[int] = []
     try:
-        yield
+        with _noted_interruptions(interruptions):
+            yield
     except ParameterError as error:
         raise _exit(in_options(error), USAGE) from None
     except (PcfiError, OSError, ModuleNotFoundError) as error:
@@ -218,8 +222,32 @@ def plain_errors(*, debug: bool = False) -> Iterator[None]:
     except (typer.Exit, typer.Abort):
         raise
     except Exception as error:
+        if interruptions:  # compiled modules that are being imported turn Ctrl-C into an ImportError
+            raise _exit("interrupted", INTERRUPTED) from None
         text = f"unexpected {type(error).__name__}: {in_options(error)}; --debug shows the traceback"
         raise _exit(text, FAILED) from None
+
+
+@contextmanager
+def _noted_interruptions(interruptions: list[int]) -> Iterator[None]:
+    """Add to the list when SIGINT arrives, and go on as usual."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler or not _in_main_thread():
+        yield
+        return
+
+    def stop(number: int, _: Any) -> None:
+        interruptions.append(number)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 def _exit(text: str, code: int) -> typer.Exit:

@@ -279,6 +279,8 @@ def link_errors(hidden: list[HiddenEstimates], n_channels: int) -> LinkErrors:
     truth, graph, nodes, channels = (
         np.concatenate([getattr(part, name) for part in hidden]) for name in ("truth", "graph", "nodes", "channels")
     )
+    if not len(truth):
+        return LinkErrors(score=0.0, error=1.0)  # as if nothing were explained
     reached = ~np.isnan(graph)
     predicted = np.zeros(len(truth))
     if reached.any():
@@ -291,7 +293,7 @@ def link_errors(hidden: list[HiddenEstimates], n_channels: int) -> LinkErrors:
     # variance that the hidden cells of a channel happen not to show counts as unexplained
     unseen = np.maximum(1 - values / np.maximum(counts, 1), 0.0)
     variances = (errors + SCORE_PRIOR * squared.mean()) / (counts + 1) + unseen
-    score = float((counts * np.log(np.maximum(variances, 1e-300))).sum() / max(len(truth), 1))
+    score = float((counts * np.log(np.maximum(variances, 1e-300))).sum() / len(truth))
     return LinkErrors(score, float(np.sqrt(squared.mean())))
 
 

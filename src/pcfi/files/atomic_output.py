@@ -77,10 +77,10 @@ class Publication:
             raise FileError(f"{failure} ({there} had been written before)") from failure
         finally:
             for one in self._pending:
-                if one not in published and one.temporary is not None:
-                    one.temporary.unlink(missing_ok=True)
                 with suppress(OSError):  # of a full disk, which has been told
                     one.file.close()
+                if one not in published and one.temporary is not None:
+                    one.temporary.unlink(missing_ok=True)
         for folder in {one.place.parent for one in published} if self._durable else ():
             _sync_folder(folder)
 
@@ -103,6 +103,8 @@ def _hidden(name: Path) -> Any:
 def _publish(one: _Pending) -> None:
     """Give the file the mode and owner that belong to its name, and then the name."""
     _take_over(one)
+    if one.temporary is not None:
+        one.file.close()  # Windows renames no file that is open
     if one.force:
         name = one.temporary or scratch_of(one.place)
         if one.temporary is None:

@@ -1,6 +1,7 @@
 """Paths of files and addresses that fsspec opens."""
 
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,11 @@ def is_address(path: str) -> bool:
 
 def full_path(path: str | Path) -> str:
     """Return an address unchanged, and a local path (also with file://) as an absolute path."""
-    text = str(path)
-    return text if is_address(text.removeprefix("file://")) else str(Path(text.removeprefix("file://")).absolute())
+    text = str(path).removeprefix("file://")
+    if is_address(text):
+        return str(path)
+    has_drive = os.sep == "\\" and re.match("/[a-zA-Z]:", text)  # file:///C:/x on Windows
+    return str(Path(text[1:] if has_drive else text).absolute())
 
 
 def place_of(path: str) -> str:
@@ -36,7 +40,7 @@ def place_of(path: str) -> str:
 
 def suffix_of(path: str) -> str:
     """The suffix of a file or folder in lower case."""
-    name = path.rstrip("/").rsplit("/", 1)[-1]
+    name = path.replace(os.sep, "/").rstrip("/").rsplit("/", 1)[-1]
     return f".{name.rsplit('.', 1)[-1].lower()}" if "." in name else ""
 
 
@@ -93,4 +97,4 @@ def reserve(descriptor: int, n_bytes: int) -> None:
     """
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(descriptor, 0, max(n_bytes, 1))
-    os.truncate(descriptor, n_bytes)
+    os.ftruncate(descriptor, n_bytes)

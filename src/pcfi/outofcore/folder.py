@@ -8,6 +8,7 @@ checksum, and entries those of the large files that their task wrote: `integrity
 import io
 import json
 import os
+import warnings
 import zlib
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pcfi._typing import Array
-from pcfi.errors import ParameterError, StorageError
+from pcfi.errors import ParameterError, PcfiWarning, StorageError
 from pcfi.files.atomic_output import atomic_output
 from pcfi.files.checksums import TRAILER, checksum, has_trailer, with_checksum, without_checksum
 from pcfi.files.paths import remove, reserve
@@ -91,6 +92,17 @@ class WorkFolder:
         return without_checksum(path.read_bytes()) is not None if path.suffix == ".json" else has_trailer(path)
 
     def retire(self) -> None:
+        """Remove the files of a finished run; its result is complete, so that those still in use are only told."""
+        try:
+            self._remove()
+        except PermissionError as error:
+            warnings.warn(
+                f"the work folder {str(self.path)!r} is still in use, and is left there: remove it ({error})",
+                PcfiWarning,
+                stacklevel=4,
+            )
+
+    def _remove(self) -> None:
         """Remove graph, table and folder; the folder is renamed first, so that one partly removed is never resumed."""
         remove(self.graph)  # first: a run that is killed here is resumed, makes them again and removes them
         remove(self.nodes)
@@ -103,7 +115,7 @@ class WorkFolder:
         """Remove the files of this run, but never those of another run; files that a worker still writes stay."""
         with suppress(OSError):
             if self._is_mine and self.path.exists():
-                self.retire()
+                self._remove()
             elif self._is_mine:
                 remove(self.graph)
                 remove(self.nodes)

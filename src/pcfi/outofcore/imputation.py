@@ -200,7 +200,8 @@ def filled_run(request: RunRequest) -> Iterator[tuple[OutOfCoreRun, StoredImputa
             backend = PartitionedBackend if run.partitioned else OutOfCoreBackend
             filled = fill_run(run, backend(run, runner_of(run, cluster, progress=show)))
         yield (run, *report(run, filled))
-        run.folder.retire()
+        del filled
+        run.retire()
 
 
 def error_on_hidden_cells(request: RunRequest) -> float:
@@ -209,5 +210,5 @@ def error_on_hidden_cells(request: RunRequest) -> float:
         backend = OutOfCoreBackend(run, runner_of(run, cluster, progress=request.settings.progress))
         backend.fit(backend.read_problem())
         error = stored_tuning(run).error
-        run.folder.retire()
+        run.retire()
     return error if np.isfinite(error) else np.inf

@@ -154,7 +154,7 @@ def _drop_damaged(run: OutOfCoreRun) -> None:
             f"{counted(len(damaged), 'file')} of the work folder changed while the run was stopped, and what they held "
             f"is computed again: {shortened(damaged)}",
             PcfiWarning,
-            stacklevel=3,
+            stacklevel=7,  # past the context managers of `opened_run` and `filled_run`
         )
 
 

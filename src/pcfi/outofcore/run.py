@@ -97,6 +97,15 @@ class OutOfCoreRun:
         self.n_nodes, self.n_channels = self.store.shape
         self.dtype = working_dtype(self.store.dtype)
 
+    def retire(self) -> None:
+        """Remove the work folder of a finished run, which is of no use afterwards.
+
+        Its mapped files are let go of before: Windows does not remove files that are mapped.
+        """
+        folder = self.folder
+        vars(self).clear()
+        folder.retire()
+
     @cached_property
     def plan(self) -> RunPlan:
         """Division of the run into tasks."""

@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pcfi.errors import StorageError
@@ -31,26 +31,21 @@ def run_lock(work: Path) -> Iterator[None]:
         yield
     finally:
         if descriptor is not None:
-            remove(path)
-            os.close(descriptor)
+            _release(descriptor, path)
         with _GUARD:
             del _HELD[str(path)]
 
 
 def _acquire(path: Path, work: Path) -> int | None:
-    """The descriptor of the locked file; None where there are no such locks, as on Windows and some networks."""
-    try:
-        import fcntl
-    except ModuleNotFoundError:
-        return None
+    """The descriptor of the locked file; None where no file can be made or locked, as on some networks."""
     while True:
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError:
             return None  # a folder that cannot be written to is told by those who write there
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            _lock(descriptor)
+        except (BlockingIOError, PermissionError):
             os.close(descriptor)
             raise _taken(work) from None
         except OSError:
@@ -58,6 +53,30 @@ def _acquire(path: Path, work: Path) -> int | None:
         if _is_same(descriptor, path):
             return descriptor
         os.close(descriptor)  # its holder removed it between the two calls
+
+
+def _lock(descriptor: int) -> None:
+    """Lock a file, or raise an error at once: BlockingIOError on POSIX, PermissionError on Windows."""
+    try:
+        import fcntl
+    except ModuleNotFoundError:
+        import msvcrt
+
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+    else:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _release(descriptor: int, path: Path) -> None:
+    """Remove the file and its lock; Windows removes no open file, and none that the next holder has opened."""
+    try:
+        remove(path)
+    except PermissionError:
+        os.close(descriptor)
+        with suppress(PermissionError):
+            remove(path)
+    else:
+        os.close(descriptor)
 
 
 def _is_same(descriptor: int, path: Path) -> bool:
