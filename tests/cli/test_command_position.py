@@ -64,7 +64,6 @@ def test_reports_and_evaluation_go_on_without_position(files):
         (("--position", 3), "--position channels belong to a representation, never to values"),
         (("--objective", "representation", "--position", -1), "--position must be a whole number"),
         (("--objective", "representation", "--position", 10**6), "--position must be at most the number of nodes"),
-        ((*REPRESENTATION, "--memory", "1GB"), "--position does not go together with --memory"),
     ],
 )
 def test_bad_input_is_one_line(files, options, message):

@@ -107,7 +107,7 @@ def test_nodes_are_matched_by_name_or_number(graph):
 
 def test_sensors_of_the_graph_that_have_no_rows_get_them_if_wanted():
     table = long().query("sensor != 'c'")
-    with pytest.warns(pcfi.PcfiWarning, match=r"1 node \('c'\) of the graph are not in the table"):
+    with pytest.warns(pcfi.PcfiWarning, match=r"1 node \('c'\) of the graph is not in the table"):
         plain = pcfi.panel.impute(table, EDGES, **KEYS)
     assert len(plain.values) == len(table)
     completed = pcfi.panel.impute(table, EDGES, complete=True, **KEYS)
@@ -118,7 +118,7 @@ def test_sensors_of_the_graph_that_have_no_rows_get_them_if_wanted():
 
 
 def test_sensors_that_the_graph_lacks_are_filled_without_neighbours():
-    with pytest.warns(pcfi.PcfiWarning, match=r"1 node \('f'\) of the table are not in the graph"):
+    with pytest.warns(pcfi.PcfiWarning, match=r"1 node \('f'\) of the table is not in the graph"):
         result = pcfi.panel.impute(long(), EDGES.iloc[:-1], **KEYS)
     assert result.values["speed"].notna().all()
     with pytest.raises(pcfi.GraphError, match="not one is the same"):

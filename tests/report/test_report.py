@@ -333,7 +333,7 @@ def test_chromium_draws_every_chart_without_a_word_or_a_request(browser, page_fi
     assert asked == [page_file.as_uri()]
     assert tab.evaluate("document.documentElement.dataset.charts") == "drawn"
     drawn = tab.evaluate("[...document.querySelectorAll('.chart')].map(c => c.querySelectorAll('svg path').length)")
-    assert len(drawn) == len(make_charts(facts)) == 11
+    assert len(drawn) == len(make_charts(facts)) >= 11
     assert min(drawn) > 2
     nodes = "document.querySelectorAll('#chart-graph path[aria-roledescription=point]').length"
     assert tab.evaluate(nodes) == len(facts.picture.dots)

@@ -19,6 +19,7 @@ from pcfi.estimation.graph_estimates import (
     Candidate,
     HiddenEstimates,
     graph_estimates,
+    halves,
     link_of_cells,
     search_alpha,
     with_pairs,
@@ -42,7 +43,7 @@ from pcfi.inputs.problem import Problem, known_mask
 from pcfi.settings import Settings
 from pcfi.stages.degree_scaling import DegreeScale, grows_with_degree
 
-MIN_FOLDS, MAX_FOLDS = 2, 5  # the graph's part of a fold is weighed by what the others hide
+MAX_FOLDS = 5
 ENOUGH_UNITS = 5_000  # nodes in patterns that folds hide, where a table has them
 REGRESSION_UNITS = 50_000  # the same if columns are regressed on each other, which hidden cells are needed for
 ENOUGH_CELLS = 2_000  # hidden cells that decide on the number of factors
@@ -110,7 +111,10 @@ def _fit(sample: Sample, scale: ChannelScale, settings: Settings, seed: int, com
     nodes = training_nodes(transformed, sample.core)
     regresses = has_regression(int(scale.active.sum()))
     hidden = graph_estimates(folds, scale, chosen, degree, nodes if regresses else None)
-    hidden = with_pairs(hidden, scale, chosen, degree) if regresses else hidden
+    if len(hidden) == 1:
+        hidden = halves(hidden[0])
+    elif regresses:
+        hidden = with_pairs(hidden, scale, chosen, degree)
     training = training_rows(transformed, scale, nodes, hidden)
     cells, estimates, of_graph = _fit_cells(scale, training, hidden)
     errors, column_errors = fit_errors(transformed, scale, training, hidden, estimates, of_graph)
@@ -174,7 +178,7 @@ def number_of_folds(sample: Sample) -> int:
 def folds_of_size(n_units: int, n_channels: int) -> int:
     """The same, from the number of nodes in patterns that are known and of channels that are modelled."""
     enough = REGRESSION_UNITS if has_regression(n_channels) else ENOUGH_UNITS
-    return int(np.clip(-(-enough * N_PARTS // max(n_units, 1)), MIN_FOLDS, MAX_FOLDS))
+    return int(np.clip(-(-enough * N_PARTS // max(n_units, 1)), 1, MAX_FOLDS))
 
 
 def _lacking(problem: Problem, scale: ChannelScale, folds: list[Fold]) -> str:

@@ -129,6 +129,20 @@ def _separated(together: HiddenEstimates, folds: list[Fold]) -> list[HiddenEstim
     ]
 
 
+def halves(hidden: HiddenEstimates) -> list[HiddenEstimates]:
+    """The hidden cells of one fold as two parts, by node, so that what one part teaches can be tried on the other."""
+    nodes, place = np.unique(hidden.nodes, return_inverse=True)
+    is_first = (np.random.default_rng(0).permutation(len(nodes)) % 2 == 0)[place]
+
+    def part(cells: Array) -> HiddenEstimates:
+        fold = replace(
+            hidden.fold, **{name: getattr(hidden.fold, name)[cells] for name in ("nodes", "channels", "truth")}
+        )
+        return replace(hidden, fold=fold, truth=hidden.truth[cells], graph=hidden.graph[cells])
+
+    return [part(is_first), part(~is_first)]
+
+
 def with_pairs(
     hidden: list[HiddenEstimates], scale: ChannelScale, settings: Settings, degree: DegreeScale | None
 ) -> list[HiddenEstimates]:
