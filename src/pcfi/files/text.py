@@ -1,10 +1,11 @@
 """CSV and TSV <-> a table of pyarrow."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from pcfi.errors import FileError
 from pcfi.files.formats import DELIMITERS
@@ -19,6 +20,9 @@ DRESSED = rf"^\s*[-+]?[$€£¥]?\s?[-+]?({_ENGLISH}|{_EUROPEAN})\s?[%$€£¥]?
 BLOCK = 1 << 22  # bytes parsed at a time; a row must fit
 ROWS = 1 << 13  # rows written at a time
 SAMPLE = 1 << 18  # bytes that tell how numbers and columns are written
+MIN_THREADED_ROWS = 10_000  # below, threads cost more than they save
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -92,21 +96,38 @@ class DelimitedTable:
 
     def types(self, as_text: Collection[str], *, channels: Collection[str] = ()) -> dict[str, ColumnType]:
         """The type that fits all values of each column; `as_text` stays text, and codes such as 007 unless channels."""
-        scans = {name: ColumnScan.of_numbers() for name in self.cells.column_names if name not in as_text}
-        for name, scan in scans.items():
+
+        def scanned(name: str) -> ColumnScan:
+            scan = ColumnScan.of_numbers()
             scan.add(self.without_markers(name))
             if scan.has_codes and name not in channels:
                 scan.keep_text()
+            return scan
+
+        scans = self._on_threads(scanned, [name for name in self.cells.column_names if name not in as_text])
         return decide_types(scans, self.source.words, dialect_of(self.source).delimiter, self.decimal)
 
     def typed(self, types: Mapping[str, ColumnType]) -> Any:
         """The table with these columns in their types; the others stay text."""
         table = self.cells
-        for name, one in types.items():
-            if str(one.kind) != "string":
-                column = cast_text(self.without_markers(name), one.kind, one.decimal)
-                table = table.set_column(table.column_names.index(name), name, column)
+
+        def cast(name: str) -> Any:
+            return cast_text(self.without_markers(name), types[name].kind, types[name].decimal)
+
+        columns = self._on_threads(cast, [name for name, one in types.items() if str(one.kind) != "string"])
+        for name, column in columns.items():
+            table = table.set_column(table.column_names.index(name), name, column)
         return table
+
+    def _on_threads(self, function: Callable[[str], Result], names: Sequence[str]) -> dict[str, Result]:
+        """What a function makes of each column; pyarrow works on one column with one thread."""
+        if self.cells.num_rows < MIN_THREADED_ROWS:
+            return {name: function(name) for name in names}
+        from pcfi._kernels.threads import run_tasks
+
+        return dict(
+            zip(names, run_tasks([partial(lambda name, _: function(name), name) for name in names]), strict=True)
+        )
 
     def without_markers(self, name: str) -> Any:
         """A column with null where a cell is empty or holds a marker of missing cells."""

@@ -57,7 +57,9 @@ class ColumnScan:
         if not len(values):
             return
         self.types = [kind for kind in self.types if _casts(values, kind)]
-        self.is_whole = self.is_whole and bool(pc.all(pc.match_substring_regex(values, WHOLE)).as_py())
+        self.is_whole = self.is_whole and all(
+            pc.all(_matches(part, WHOLE)).as_py() for part in (values.slice(0, SAMPLE), values)
+        )
         if self.is_whole or pa.int64() in self.types:
             self.has_codes = self.has_codes or any(_any_match(values, pattern) for pattern in (CODE, HEXADECIMAL))
         self._count_numbers(values)
