@@ -53,6 +53,7 @@ QUESTIONS = {
     "the model as it is, 40 cases of five small tables)",
     "maps": "Maps: how far from the truth (in standard deviations), and do 90 % intervals cover it?",
     "map_sizes": "Maps: time and memory of many points",
+    "map_memory": "Maps: one million points on the command line within a budget of memory",
     "panel": "Panels: mean absolute error on removed readings, and what 90 % intervals cover in each kind of gap",
     "mixed_columns": "Does a column that follows the graph suffer from columns beside it that do not? (1,500 nodes, "
     "30 % of the cells missing)",

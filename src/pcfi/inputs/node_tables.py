@@ -269,10 +269,8 @@ class NodeTable:
 
 def whole_numbers(values: Array, kind: str) -> Array:
     """Rounded values, within the integers that a column of this type can hold, such as "int8"."""
-    low, high = -MAX_EXACT_INTEGER, MAX_EXACT_INTEGER
-    if kind.lower() == "uint128":
-        low = 0
-    elif kind.lower() != "int128":
+    low, high = (0 if kind.lower() == "uint128" else -MAX_EXACT_INTEGER), MAX_EXACT_INTEGER
+    if not kind.endswith("128"):
         limits = np.iinfo(kind.lower())
         low, high = max(limits.min, low), min(limits.max, high)
     return np.clip(np.rint(values), float(low), float(high)).astype(np.int64)
