@@ -77,14 +77,15 @@ def peak(client: Any) -> float:
 
 def halo_between(graph: Any, order: np.ndarray, positions: np.ndarray, n_partitions: int) -> int:
     """Rows in the halos of all partitions."""
-    from pcfi.estimation.sample import row_entries, row_portions
+    from pcfi.estimation.sample import row_portions
+    from pcfi.inputs.graph_rows import row_entries
     from pcfi.outofcore.partitioned.layout import GROUP_ROWS, group_bounds, group_costs
 
     bounds, total = group_bounds(group_costs(graph, order), n_partitions) * GROUP_ROWS, 0
     for first, last in pairwise(bounds):
         is_near = np.zeros(graph.n_nodes, dtype=np.bool_)
         for part in row_portions(graph, order[first:last]):
-            is_near[positions[graph.indices[row_entries(graph, part)]]] = True
+            is_near[positions[graph.indices[row_entries(graph, part)[0]]]] = True
         is_near[first:last] = False
         total += int(is_near.sum())
     return total
