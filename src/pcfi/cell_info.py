@@ -106,7 +106,7 @@ class CellInfo:
 
     def wrapped(self, cells: Array) -> Any:
         """An array of one number per cell in the caller's container, dtype and place."""
-        cells = cells.astype(self.dtype)
+        cells = cells.astype(self.dtype, copy=False)
         return self.wrap(cells if isinstance(self.filled, np.ndarray) else tensors.beside(self.filled, cells))
 
     @cached_property

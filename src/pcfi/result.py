@@ -141,9 +141,8 @@ class Imputation:
                 "interval needs errors learned from hidden cells, and this result has none: impute with "
                 "objective='values' and method 'pcfi'"
             )
-        half = cells.model.half_widths(errors, cells.host_hops, coverage)
-        half[:, cells.categorical] = np.nan
-        low, high = cells.model.intervals(cells.host_values, cells.host_hops, half)
+        low, high = cells.model.intervals(cells.host_values, cells.host_hops, errors, coverage, cells.dtype)
+        low[:, cells.categorical] = high[:, cells.categorical] = np.nan
         return cells.wrapped(low), cells.wrapped(high)
 
     def probabilities(self, column: str) -> Any:

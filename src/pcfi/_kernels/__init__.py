@@ -28,6 +28,7 @@ Stage 1
 Other stages
     channel_propagation   stage 2
     neighbor_mean         mean of the known neighbours
+    neighbor_spread       spread among them, for expected errors
     edge_sorting          edges in any order to compressed sparse rows, larger than memory
     locality_order        an order of the nodes in which neighbours are near each other
 

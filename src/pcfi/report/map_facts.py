@@ -69,7 +69,7 @@ def _widths(filling: FilledChannels, result: Imputation, columns: Array, rows: A
         return np.full((len(rows), len(columns)), np.nan)
     hops = replace(cells.host_hops, codes=cells.host_hops.codes[rows])
     values, channels = cells.host_values[rows], np.asarray(filling.places)[columns]
-    low, high = cells.model.intervals(values, hops, cells.model.half_widths(errors[rows], hops, LEVEL))
+    low, high = cells.model.intervals(values, hops, errors[rows], LEVEL, np.float64)
     return np.asarray((high - low)[:, channels])
 
 
