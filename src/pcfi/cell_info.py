@@ -25,7 +25,7 @@ class CellInfo:
     Attributes
     ----------
     filled : array or tensor of shape (n_nodes, n_channels)
-        The filled values; a column of categories is several channels.
+        The filled values; a categorical column is several channels.
     hops : Hops or None
         None for methods that do not search the graph.
     empty_channels : ndarray of bool
@@ -119,14 +119,8 @@ class CellInfo:
             mask=np.ascontiguousarray(mask),
             graph=self.graph,
             channels=survey(values, mask),
-            wrap_values=_as_it_is,
-            wrap_cells=_as_it_is,
             first_channels=self.first_channels,
             categorical=self.categorical,
             column_names=self.names.columns,
             names=self.names,
         )
-
-
-def _as_it_is(value: Any) -> Any:
-    return value

@@ -68,7 +68,7 @@ def impute(
     ----------
     features : array of shape (n_nodes, n_channels)
         numpy (float32, float64; integers are all known), nested lists, torch tensors, scipy sparse together with
-        `known`, or a table of pandas, polars or pyarrow, whose columns of numbers are the channels
+        `known`, or a table of pandas, polars or pyarrow, whose numeric columns are the channels
         (`pcfi.frames.impute` has the details). NaN (in a table, null too) is missing unless `known` is given. Tensors
         come back as tensors, detached, on their device; those on the CPU are read without a copy.
     graph : sparse adjacency, (2, E) edge index, (edge_index, weights), edge table, networkx graph, PyG Data, or Graph

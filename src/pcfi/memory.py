@@ -11,14 +11,14 @@ from numbers import Real
 
 import numpy as np
 
-from pcfi.errors import ParameterError, TooLargeError
+from pcfi.errors import ParameterError
 from pcfi.inputs.graphs import Graph
 from pcfi.inputs.problem import Problem
 from pcfi.pipeline import propagation_of
 from pcfi.settings import Settings
 from pcfi.stages.diffusion.definition import MIN_CHANNELS_PER_SOURCE, needs_float64, varying_channels
 from pcfi.stages.solvers import UntilSettled
-from pcfi.system_memory import MIN_CHECKED_BYTES, available, size_in_words, two_sizes_in_words
+from pcfi.system_memory import refuse_allocation, size_in_words
 
 MAX_SHARE_OF_AVAILABLE = 0.7  # of the available memory, that filling takes unless told otherwise: others need some
 SUMS_IN_MEMORY = 2  # channels x channels arrays of stage 2 alive at a time: the scatter matrix, and a part of it
@@ -27,7 +27,6 @@ SUMS_IN_MEMORY = 2  # channels x channels arrays of stage 2 alive at a time: the
 # takes to divide the known cells into parts, per node of a pattern and per known one
 CELL_BYTES, PATTERN_BYTES, UNIT_BYTES = 160, 7, 16
 TRAINING_ARRAYS = 6  # of float64, of the size of the rows that the value model is fitted to
-FACTOR_ARRAYS = 6  # of the same, for factors: if nodes miss a part of their channels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,24 +215,19 @@ def private_memory() -> int:
 
 
 def refuse_if_too_large(problem: Problem, settings: Settings) -> None:
-    """Raise `TooLargeError` if the memory that the problem needs is not there; a device knows best itself."""
+    """Raise `TooLargeError` if the problem needs more memory than is available; on another device, torch checks."""
     if problem.on_device:
         return
     needed = estimate_memory(problem, settings)
-    if needed.total < MIN_CHECKED_BYTES:
-        return
-    there = available()
-    if needed.total <= there:
-        return
     n_nodes, n_channels = problem.values.shape
     advice = "store the features as float32, or " if problem.values.itemsize == 8 else ""
-    total, left = two_sizes_in_words(needed.total, there)
-    raise TooLargeError(
-        f"filling {n_nodes:,} nodes x {n_channels:,} channels needs about {total} "
-        f"({size_in_words(needed.values)} values, {size_in_words(needed.hops)} hops, "
-        f"{size_in_words(needed.working)} to work in), but only {left} of memory is available",
-        remedy=f"{advice}fill it from files within a memory budget, with pcfi.scale.impute in Python or --memory on "
-        "the command line (docs/scale.md)",
+    values, hops, working = map(size_in_words, (needed.values, needed.hops, needed.working))
+    refuse_allocation(
+        needed.total,
+        f"filling {n_nodes:,} nodes x {n_channels:,} channels",
+        f"{advice}fill files within a memory budget, with pcfi.scale.impute in Python or --memory on the command line "
+        "(docs/scale.md)",
+        details=f" ({values} for values, {hops} for hops, {working} for the computation)",
     )
 
 

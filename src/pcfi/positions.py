@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from pcfi._typing import Array
-from pcfi.errors import GraphError, ParameterError, PcfiWarning, TooLargeError, UnreachableWarning, counted
+from pcfi.errors import GraphError, ParameterError, PcfiWarning, UnreachableWarning, counted
 from pcfi.estimation.result import seed_of
 from pcfi.inputs.graphs import Graph, GraphLike, prepare_graph
 from pcfi.memory import position_bytes
 from pcfi.settings import RULES
 from pcfi.stages.position import walk_positions
-from pcfi.system_memory import MIN_CHECKED_BYTES, available, size_in_words
+from pcfi.system_memory import refuse_allocation
 
 DEFAULT_CHANNELS = 256  # one choice for all data sets, by validation accuracy: benchmarks/position.py
 RELATIVE_SIZE = 0.5  # of the channels against the features, as root of the sum of variances; likewise
@@ -65,7 +65,7 @@ def position(
     """
     prepared = prepare_graph(graph, n_nodes, directed=isinstance(graph, Graph) and graph.directed)
     if isinstance(n_channels, bool) or not isinstance(n_channels, Integral) or n_channels < 1:
-        raise ParameterError(f"must be a whole number of at least 1, got {n_channels!r}", parameter="n_channels")
+        raise ParameterError(f"must be an integer of at least 1, got {n_channels!r}", parameter="n_channels")
     if not RULES["random_state"].accepts(random_state):
         allowed = RULES["random_state"].allowed
         raise ParameterError(f"must be {allowed}, got {random_state!r}", parameter="random_state")
@@ -95,7 +95,8 @@ def graph_position(
             f"must be at most the number of nodes, got {n_channels} for {counted(graph.n_nodes, 'node')}",
             parameter=parameter,
         )
-    _refuse_if_too_large(graph, n_channels)
+    what = f"computing {n_channels} position channels of {counted(graph.n_nodes, 'node')}"
+    refuse_allocation(position_bytes(graph, n_channels), what, "ask for fewer channels")
     both_ways = prepare_graph(graph.matrix().T) if graph.directed else graph
     channels = walk_positions(both_ways, n_channels, seed_of(random_state), progress=progress)
     isolated = (np.diff(both_ways.indptr) == 0)[nodes]
@@ -124,13 +125,3 @@ def _spread(values: Array) -> float:
     mean /= np.maximum(n_finite, 1)
     squares = sum(float(np.nansum(np.square(values[rows] / unit - mean))) for rows in blocks)
     return unit * float(np.sqrt(squares / len(values)))
-
-
-def _refuse_if_too_large(graph: Graph, n_channels: int) -> None:
-    needed = position_bytes(graph, n_channels)
-    if needed >= MIN_CHECKED_BYTES and needed > (there := available()):
-        raise TooLargeError(
-            f"{n_channels} position channels of {counted(graph.n_nodes, 'node')} need about {size_in_words(needed)}, "
-            f"but only {size_in_words(there)} of memory is available",
-            remedy="ask for fewer channels",
-        )

@@ -47,7 +47,7 @@ class Imputation:
         Number of missing cells that no source can reach; they hold what `unreachable=` says. For methods that do not
         search the graph, those in channels without any known value (none for "zero").
     shape : tuple of int
-        Number of nodes and channels; a column of categories counts as one.
+        Number of nodes and channels; a categorical column counts as one.
     column_names : tuple of str
         Names of the filled columns; empty if the features have none.
     tuning : Tuning or None
@@ -119,7 +119,7 @@ class Imputation:
     def expected_error(self) -> Any:
         """Absolute error to expect of every cell, in its column's unit: 0 if known. None without a value model.
 
-        Learned from known cells that were hidden. Columns of categories have none (NaN in a table).
+        Learned from known cells that were hidden. Categorical columns have none (NaN in a table).
         """
         errors, model = self.cells.standardized_errors, self.cells.model
         if errors is None or model is None:
@@ -132,7 +132,7 @@ class Imputation:
 
         Learned from known cells that were hidden, and within what is possible (see `bounds` of `impute`). Known cells
         have their value twice. Where too few cells could be hidden to say, an interval has no end. Two tables, if the
-        features were one; columns of categories have no intervals.
+        features were one; categorical columns have no intervals.
         """
         check_coverage(coverage)
         cells, errors = self.cells, self.cells.standardized_errors
@@ -157,7 +157,7 @@ class Imputation:
         if column not in numbers or cells.wrap_categories is None or cells.model is None:
             names = shortened(list(numbers)) if numbers else "this result has none"
             raise ParameterError(
-                f"must be a column of categories that was filled by the value model ({names}), got {column!r}",
+                f"must be a categorical column that was filled by the value model ({names}), got {column!r}",
                 parameter="column",
             )
         number = numbers[column]

@@ -88,8 +88,8 @@ RULES = {
         lambda value: value is None or _auto_or(_FLAG).accepts(value),
         lambda value: value if value == "auto" else bool(value),  # None is False
     ),
-    "position": Rule("a whole number of channels, 0 for none", _is_count, int),
-    "random_state": _none_or(Rule("a whole number of at least 0 and below 2**63, a numpy Generator", _is_seed)),
+    "position": Rule("the number of channels, an integer of at least 0", _is_count, int),
+    "random_state": _none_or(Rule("an integer of at least 0 and below 2**63, a numpy Generator", _is_seed)),
     "solver": Rule(
         "pcfi.FixedSteps(...) or pcfi.UntilSettled(...)", lambda value: isinstance(value, FixedSteps | UntilSettled)
     ),

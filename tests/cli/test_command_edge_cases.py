@@ -118,7 +118,7 @@ def test_a_table_without_edges_is_filled_from_similar_rows(tmp_path, files):
 @pytest.mark.parametrize(
     ("command", "options", "words"),
     [
-        ("impute", ["--seed", 10**22], "--seed must be a whole number of at least 0 and below 2**63"),
+        ("impute", ["--seed", 10**22], "--seed must be an integer of at least 0 and below 2**63"),
         ("impute", ["--source", "source", "--target", "source"], "source and target are both 'source'"),
         ("impute", ["--columns", ""], "--columns names nothing, got ''"),
         ("impute", ["--columns", " , "], "--columns names nothing"),
@@ -136,7 +136,7 @@ def test_options_that_say_nothing_or_too_much_are_refused_in_their_own_name(file
 def test_a_number_of_similar_rows_below_one_is_refused_in_the_name_of_its_option(files, tmp_path):
     said = invoke("impute", files[0], "-o", tmp_path / "o.csv", "--knn", "0")
     assert said.exit_code == 2
-    assert "--knn must be a whole number of at least 1, got 0" in said.stderr
+    assert "--knn must be an integer of at least 1, got 0" in said.stderr
 
 
 def test_an_evaluation_of_equal_values_prints_no_nan(files):

@@ -62,7 +62,7 @@ def test_reports_and_evaluation_go_on_without_position(files):
     ("options", "message"),
     [
         (("--position", 3), "--position channels belong to a representation, never to values"),
-        (("--objective", "representation", "--position", -1), "--position must be a whole number"),
+        (("--objective", "representation", "--position", -1), "--position must be an integer"),
         (("--objective", "representation", "--position", 10**6), "--position must be at most the number of nodes"),
     ],
 )

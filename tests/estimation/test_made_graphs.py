@@ -109,7 +109,7 @@ def test_probabilities_of_categories_are_calibrated():
         confidence.append(shares[missing].max(axis=1).mean())
         correct.append((shares[missing].idxmax(axis=1) == kind[missing]).mean())
     assert abs(np.mean(confidence) - np.mean(correct)) < 0.06
-    with pytest.raises(pcfi.ParameterError, match="a column of categories"):
+    with pytest.raises(pcfi.ParameterError, match="a categorical column"):
         result.probabilities("age")
 
 

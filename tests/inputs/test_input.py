@@ -188,7 +188,7 @@ BAD_GRAPHS = {
     "negative": ([[0, -1], [1, 2]], "edge 1 names node -1"),
     "fractional": ([[0, 1.5], [1, 2]], "edge 1 names node 1.5"),
     "NaN index": ([[0, np.nan], [1, 2]], "edge 1 names node nan"),
-    "text": ([["a"], ["b"]], "holds whole numbers"),
+    "text": ([["a"], ["b"]], "holds integers"),
     "negative weight": ((EDGES, [1, 1, -1, 1, 1]), "edge 2 has weight -1"),
     "NaN weight": ((EDGES, [1, 1, 1, 1, np.nan]), "edge 4 has weight nan"),
     "infinite weight": ((EDGES, [np.inf, 1, 1, 1, 1]), "edge 0 has weight inf"),

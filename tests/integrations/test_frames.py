@@ -308,10 +308,10 @@ REFUSED = {
     "strings against integers": (
         {"nodes": NODES.assign(id=range(5))},
         pcfi.GraphError,
-        "the ids in the column 'id' are whole numbers, but the edge column 'source' holds strings: convert",
+        "the ids in the column 'id' are integers, but the edge column 'source' holds strings: convert",
     ),
     "no ids at all": ({"nodes": pl.DataFrame({"age": AGE})}, pcfi.GraphError, "their row numbers: name the column"),
-    "no numbers": ({"nodes": NODES[["id", "city"]]}, pcfi.FeatureError, "no column of numbers"),
+    "no numbers": ({"nodes": NODES[["id", "city"]]}, pcfi.FeatureError, "no numeric column"),
     "numbers as objects": (
         {"nodes": NODES.assign(age=[1, None, 2.5, 3, 4]).astype({"age": object})},
         pcfi.FeatureError,

@@ -196,8 +196,8 @@ def test_bad_geometry_is_refused_by_row(geometry, options, message):
     ("options", "message"),
     [
         ({"contiguity": "bishop"}, "contiguity must be 'queen' or 'rook', got 'bishop'"),
-        ({"k": 0}, "k must be a whole number of at least 1"),
-        ({"k": True}, "k must be a whole number"),
+        ({"k": 0}, "k must be an integer of at least 1"),
+        ({"k": True}, "k must be an integer"),
         ({"distance": -1}, "distance must be a number above 0"),
         ({"k": 3, "distance": 2.0}, "k and distance are two rules"),
         ({"islands": "sink"}, "islands must be 'nearest' or 'alone'"),

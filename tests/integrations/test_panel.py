@@ -187,7 +187,7 @@ def test_states_by_year_from_the_wheel_of_libpysal():
         (lambda table: table.assign(when=True), pcfi.FeatureError, "holds Boolean"),
         (lambda table: table.assign(sensor=None), pcfi.FeatureError, "'sensor' is missing in row 0"),
         (lambda table: table.assign(speed=np.inf), pcfi.FeatureError, "infinite"),
-        (lambda table: table.assign(speed="fast"), pcfi.FeatureError, "no column of numbers"),
+        (lambda table: table.assign(speed="fast"), pcfi.FeatureError, "no numeric column"),
         (lambda table: table.iloc[:0], pcfi.FeatureError, "no rows"),
         (lambda table: table.drop(columns="when"), pcfi.ParameterError, "time names 'when'"),
         (lambda table: table.to_dict(), pcfi.UnsupportedTypeError, "must be a table"),
@@ -205,7 +205,7 @@ def test_bad_tables_are_refused(change, error, message):
         ({"season": -3}, "season must be"),
         ({"columns": "speed"}, r"use \['speed'\]"),
         ({"columns": ["no"]}, "columns names 'no'"),
-        ({"time": None}, "needs a column of times"),
+        ({"time": None}, "needs a time column"),
         ({"complete": 1}, "complete must be"),
     ],
 )

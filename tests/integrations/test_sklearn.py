@@ -350,8 +350,8 @@ def test_edges_may_be_a_table_of_ids():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"n_neighbors": 0}, "n_neighbors must be a whole number of at least 1, got 0"),
-        ({"n_refinements": -1}, "n_refinements must be a whole number of at least 0"),
+        ({"n_neighbors": 0}, "n_neighbors must be an integer of at least 1, got 0"),
+        ({"n_refinements": -1}, "n_refinements must be an integer of at least 0"),
         ({"alpha": 2.0}, "alpha must be a number greater than 0"),
         ({"solver": 3}, "solver must be"),
     ],

@@ -85,11 +85,13 @@ def test_a_deviation_that_one_cannot_divide_by_is_refused_in_words():
 
 def test_sizes_are_checked_before_anything_is_allocated(monkeypatch):
     monkeypatch.setattr(system_memory, "available", lambda: 4_000_000_000)
-    with pytest.raises(pcfi.TooLargeError, match=r"a graph of 2,147,483,647 nodes.* takes 51.5 GB, but only"):
+    with pytest.raises(pcfi.TooLargeError, match=r"a graph of 2,147,483,647 nodes.* needs about 51.5 GB, but only"):
         pcfi.prepare_graph([[0], [2**31 - 2]])
     monkeypatch.setattr(system_memory, "available", lambda: 1_000_000)
     transposed = np.zeros((100, 100_000)).T
-    with pytest.raises(pcfi.TooLargeError, match=r"a copy of the features in rows, as float64, takes 80 MB, but"):
+    with pytest.raises(
+        pcfi.TooLargeError, match=r"a contiguous copy of the features as float64 needs about 80 MB, but"
+    ):
         pcfi.impute(transposed, np.zeros((2, 0), dtype=int))
 
 

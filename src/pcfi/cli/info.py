@@ -29,7 +29,7 @@ MISSING_MARKERS = (-999.0, -9999.0, -99999.0, 9999.0, 99999.0)  # values that of
 
 @dataclass(frozen=True)
 class ChannelSummary:
-    """Cells of a channel, or of a column of categories, which has no lowest and highest value."""
+    """Cells of a channel, or of a categorical column, which has no lowest and highest value."""
 
     name: str
     n_known: int

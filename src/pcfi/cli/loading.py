@@ -60,12 +60,12 @@ class Loaded:
 
     @property
     def names(self) -> list[str]:
-        """Channels that are columns of numbers, in the order of the table."""
+        """Channels that are numeric columns, in the order of the table."""
         return [column.name for column in self.table.columns if column.codes is None]
 
     @property
     def places(self) -> dict[str, int]:
-        """First channel of every column; a column of categories is several."""
+        """First channel of every column; a categorical column is several."""
         starts = np.cumsum([0, *(column.width for column in self.table.columns)])
         return {column.name: int(start) for start, column in zip(starts, self.table.columns, strict=False)}
 
@@ -168,7 +168,7 @@ def say_codes(session: Session, table: NodeTable, columns: NodeColumns, edges: A
 
 
 def unused_weight_text(path: str, column: str) -> str:
-    """What to say about a column of numbers that is not used as weights."""
+    """What to say about a numeric column that is not used as weights."""
     return f"{path}: the edges are unweighted; if the numbers in {column!r} are weights, add --weight {column}"
 
 
@@ -195,7 +195,7 @@ def _warn_of_ids(session: Session, table: NodeTable, edges: edge_files.EdgeFileC
 def id_like_text(ids: str, column: str) -> str:
     """What to say about a channel that looks like ids."""
     return (
-        f"nodes are named by {ids}, and {column!r} takes part like any column of numbers: if it holds the ids, add "
+        f"nodes are named by {ids}, and {column!r} takes part like any numeric column: if it holds the ids, add "
         f"--id {column}"
     )
 

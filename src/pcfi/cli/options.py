@@ -88,7 +88,7 @@ class MapOptions:
         if self.knn is not None and (files.edges is not None or rule != Neighborhood(islands=self.islands)):
             raise ParameterError("--knn links similar rows: leave out the edges, --contiguity, --k and --distance")
         if self.knn is not None and self.knn < 1:
-            raise ParameterError(f"--knn must be a whole number of at least 1, got {self.knn}")
+            raise ParameterError(f"--knn must be an integer of at least 1, got {self.knn}")
         if self.knn is not None:
             return files.nodes, SimilarRows(self.knn)
         if files.edges is None:
@@ -115,7 +115,7 @@ class ColumnOptions:
         "--exclude", "COLUMN,...", "Numeric columns to pass through unchanged, such as labels; repeatable."
     )
     categorical: list[str] | None = column_option(
-        "--categorical", "COLUMN,...", "Columns of categories to fill; repeatable."
+        "--categorical", "COLUMN,...", "Categorical columns to fill; repeatable."
     )
     missing_value: list[str] | None = column_option(
         "--missing-value",

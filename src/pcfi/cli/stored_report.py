@@ -11,7 +11,7 @@ from pcfi.report.imputation_facts import FilledChannels
 
 
 def filled_channels(run: Any, result: Any) -> FilledChannels:
-    """The columns of numbers of a run, and its columns of categories."""
+    """The numeric columns of a run, and its categorical columns."""
     cells, numbers = result.cells, run.number_channels.tolist()
     hops, truth_values = cells.host_hops, set(run.store.truth_values.tolist())
     whole = {k for k in numbers if run.rounds and _is_integer(run, k)}

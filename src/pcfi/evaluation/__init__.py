@@ -165,7 +165,7 @@ def _standard_deviations(problem: Problem) -> Array:
 
 def _check_folds(folds: object) -> int:
     if isinstance(folds, bool) or not isinstance(folds, int | np.integer) or folds < 2:
-        raise ParameterError(f"must be a whole number of at least 2, got {folds!r}", parameter="folds")
+        raise ParameterError(f"must be an integer of at least 2, got {folds!r}", parameter="folds")
     return int(folds)
 
 

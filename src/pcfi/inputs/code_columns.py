@@ -14,11 +14,11 @@ from pcfi.inputs.node_tables import NodeTable
 
 CODE_LIKE = r"(?i:fips|geoid|zip|post(al)?_?code|^plz|code$|nuts|tract|key$|_$)|[_a-z]No$|NO$|^(?i:no|nr)$|" + ID_LIKE
 MEASURED = r"(?i)^[xyz]$|^lat|^lon|year|month|week|day|date|time|hour"  # consecutive numbers that mean something
-MIN_ROWS = 20  # of a table in which whole numbers that all differ are no chance
+MIN_ROWS = 20  # of a table in which integers that all differ are no chance
 
 
 def code_columns(table: NodeTable, edges: Any = None, ends: EdgeColumns | None = None) -> list[str]:
-    """Channels without missing cells whose values are whole numbers that all differ, and are consecutive or called so.
+    """Channels without missing cells whose values are integers that all differ, and are consecutive or called so.
 
     Such a column says nothing about others, except by chance or by the order in which rows were numbered. One that
     holds what an edge table names is left to the warning about ids.
@@ -49,7 +49,7 @@ def code_text(names: list[str]) -> str:
     one = len(names) == 1
     listed = shortened([repr(name) for name in names], 6)
     return (
-        f"the column{'' if one else 's'} {listed} {'holds' if one else 'hold'} whole numbers that all differ, as codes "
+        f"the column{'' if one else 's'} {listed} {'holds' if one else 'hold'} integers that all differ, as codes "
         f"do, and {'is' if one else 'are'} used like measurements"
     )
 

@@ -27,7 +27,7 @@ END_NAMES = (
     ("i", "j"),
 )
 WEIGHT_NAMES = ("weight", "weights", "w")
-TEXT_MARKERS = ("", "NA", "N/A", "n/a", "null", "NULL", "NaN", "nan")  # missing in columns of text of a text file
+TEXT_MARKERS = ("", "NA", "N/A", "n/a", "null", "NULL", "NaN", "nan")  # missing in text columns of a text file
 UNKNOWN_IDS = ("error", "drop")
 MAX_NAMES_SHOWN = 20  # columns that an error lists
 MAX_EXACT_INTEGER = 2**53  # beyond it float64 cannot tell neighbouring integers apart
@@ -38,7 +38,7 @@ Weight = str | Literal[False] | None
 class Kind(Enum):
     """What a column holds, as far as the rules of this module are concerned."""
 
-    INTEGER = "whole numbers"
+    INTEGER = "integers"
     NUMBER = "numbers"
     TEXT = "text"
     OTHER = "something else"
@@ -61,7 +61,7 @@ class NodeColumns:
     exclude : sequence of str
         Columns that are not channels.
     categorical : sequence of str
-        Columns of categories to fill.
+        Categorical columns to fill.
     missing_values : sequence
         Values that mean missing, besides null and NaN.
     decimal : "." or "," or None
@@ -195,7 +195,7 @@ def check_distinct(names: Sequence[str], what: str, error: type[Exception] = Fea
 
 
 def id_by_name(names: Sequence[str], columns: NodeColumns) -> Any:
-    """The column of ids that the user names; else one with a usual name; else None.
+    """The id column that the user names; else one with a usual name; else None.
 
     >>> id_by_name(["age", "Node_ID"], NodeColumns())
     'Node_ID'
@@ -222,7 +222,7 @@ def choose_id(
     has_index: bool = False,
     could_name_ends: Callable[[str], bool] = lambda _: True,
 ) -> Any:
-    """The column of ids, or None: then the nodes are named by the index of the table if it has one, else by row number.
+    """The id column, or None: then the nodes are named by the index of the table if it has one, else by row number.
 
     Parameters
     ----------
@@ -233,7 +233,7 @@ def choose_id(
     has_index : bool
         Whether the table has an index other than the row numbers.
     could_name_ends : callable
-        Whether a column of text could hold what stands in the ends of the edges; no if these are whole numbers.
+        Whether a text column could hold what stands in the ends of the edges; no if these are integers.
     """
     named = id_by_name(list(kinds), columns)
     if named is not None:

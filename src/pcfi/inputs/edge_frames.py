@@ -34,7 +34,7 @@ def kind_of_ends(edges: Any, columns: EdgeColumns) -> Kind:
 
 
 def unused_weight_column(edges: Any, columns: EdgeColumns) -> str | None:
-    """A column of numbers that the user may expect to be the weights, but that is not used."""
+    """A numeric column that the user may expect to be the weights, but that is not used."""
     frame, chosen = open_edges(edges, columns)
     return unused_weight(kinds_of(frame), chosen, columns)
 
@@ -110,7 +110,7 @@ def _refuse_unknown(frame: Any, columns: tuple[str, str], ends: Array, ids: Ids)
     ]
     there = f" (such as {_few(held)})" if held else ""
     advice = (
-        "name another column of ids with {id}"
+        "name another id column with {id}"
         if len(edges) == ends.shape[1]
         else "leave these edges out with {unknown_ids='drop'}"
     )
@@ -150,7 +150,7 @@ def _read_weights(frame: Any, weight: str | None, known: Array) -> Array | None:
 
 
 def _first_text(series: Any) -> str:
-    """The first value of a column of text that is not a number, in words."""
+    """The first value of a text column that is not a number, in words."""
     if match_kind(series) != "strings":
         return ""
     for edge, value in enumerate(series.to_list()):

@@ -25,7 +25,7 @@ _KNOWN_TYPES = (
     "a table of edges, a networkx graph, a graph of PyTorch Geometric, spatial weights of libpysal (Graph or W), a "
     "graph from pcfi.prepare_graph, 'knn', or a function features -> graph"
 )
-NODE_BYTES = 24  # of a node in a graph that is being built, at least
+NODE_BYTES = 24  # least memory per node while a graph is built
 _LARGEST_NODE = np.iinfo(np.int32).max
 
 
@@ -143,7 +143,7 @@ def prepare_graph(graph: GraphLike, n_nodes: int | None = None, *, directed: boo
 def check_n_nodes(n_nodes: object) -> None:
     """Refuse what is no number of nodes."""
     if n_nodes is not None and (isinstance(n_nodes, bool) or not isinstance(n_nodes, Integral) or n_nodes < 0):
-        raise ParameterError(f"n_nodes must be a whole number of at least 0, or None, got {n_nodes!r}")
+        raise ParameterError(f"n_nodes must be an integer of at least 0, or None, got {n_nodes!r}")
 
 
 def read_graph(graph: GraphLike, n_nodes: int | None, n_nodes_origin: str, *, directed: bool) -> Graph:
@@ -269,9 +269,7 @@ def _read_edge_index(graph: Any, n_nodes: int | None, n_nodes_origin: str) -> _E
     size = n_nodes
     if size is None:
         size = int(index.max()) + 1 if index.size else 0
-        refuse_allocation(
-            NODE_BYTES * size, f"a graph of {size:,} nodes, as many as the largest number of a node says,"
-        )
+        refuse_allocation(NODE_BYTES * size, f"a graph of {size:,} nodes (the largest node number plus 1)")
     check_edge_index_range(index, size, n_nodes_origin if n_nodes is not None else "nodes are numbered from 0")
     if index.dtype not in (np.int32, np.int64):
         index = index.astype(np.int64)
@@ -347,19 +345,17 @@ def check_edge_index_shape(index: Array) -> None:
 
 
 def whole_numbers(index: Array) -> Array:
-    """The edge index, if it holds whole numbers."""
+    """The edge index, if it holds integers."""
     if index.size == 0:
         return np.zeros(index.shape, dtype=np.int64)
     if index.dtype.kind in "iu":
         return index
     if index.dtype.kind != "f":
-        raise GraphError(
-            f"an edge index holds whole numbers, but this one has dtype {index.dtype}: convert it to int64"
-        )
+        raise GraphError(f"an edge index holds integers, but this one has dtype {index.dtype}: convert it to int64")
     fractional = ~(np.isfinite(index) & (index == np.floor(index)))
     if fractional.any():
         row, edge = np.argwhere(fractional)[0]
-        raise GraphError(f"edge {edge} names node {index[row, edge]}, but nodes are numbered by whole numbers from 0")
+        raise GraphError(f"edge {edge} names node {index[row, edge]}, but nodes are numbered by integers from 0")
     return index
 
 

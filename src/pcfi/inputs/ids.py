@@ -71,7 +71,7 @@ def is_unique(series: Any) -> bool:
 
 
 def holds_digits(series: Any) -> bool:
-    """Whether a column of text holds whole numbers, by its first rows."""
+    """Whether a text column holds integers, by its first rows."""
     return bool(series.head(ROWS_IN_SAMPLE).drop_nulls().str.contains(DIGITS).all())
 
 
@@ -126,7 +126,7 @@ class Ids:
         if index is None:
             return Ids.of_rows()
         if index.nlevels > 1:
-            text = "the nodes have an index of several levels: name the column of ids with id="
+            text = "the nodes have an index of several levels: name the id column with id="
             return Ids(None, None, "the index", text)
         ids = Ids(narwhals().from_native(index.to_series(), series_only=True), None, "the index", "", chosen)
         return replace(ids, doubt=ids._doubt())
@@ -168,7 +168,7 @@ class Ids:
 
 
 def _repeated_ids(nodes: Any, names: Any) -> str:
-    """Say which column of text holds most of these names, but one of them more than once; empty if none does."""
+    """Say which text column holds most of these names, but one of them more than once; empty if none does."""
     named = set(names.to_list())
     for column in nodes.columns:
         values = nodes.get_column(column)
@@ -201,7 +201,7 @@ def match_kind(series: Any) -> str:
     """What a column holds, in words: two columns can be matched if they hold the same."""
     nw = narwhals()
     if series.dtype.is_integer():
-        return "whole numbers"
+        return "integers"
     if series.dtype in (nw.String, nw.Categorical, nw.Enum):
         return "strings"
     return "objects" if series.dtype == nw.Object else str(series.dtype)

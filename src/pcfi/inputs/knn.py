@@ -53,7 +53,7 @@ def knn_graph(features: Any, n_neighbors: int = 15) -> Any:
     """
     features = np.asarray(features, dtype=np.float64)
     if isinstance(n_neighbors, bool) or not isinstance(n_neighbors, Integral) or n_neighbors < 1:
-        raise ParameterError(f"must be a whole number of at least 1, got {n_neighbors!r}", parameter="n_neighbors")
+        raise ParameterError(f"must be an integer of at least 1, got {n_neighbors!r}", parameter="n_neighbors")
     if features.ndim != 2:
         raise FeatureError(f"features must be 2-D (rows x columns), got shape {features.shape}")
     if len(features) < 2 or features.shape[1] == 0:

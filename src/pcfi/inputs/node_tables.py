@@ -157,7 +157,7 @@ class NodeTable:
         return read_edges(edges, self.ids, columns, nodes=self._frame())
 
     def id_like_channel(self, edges: Any, columns: EdgeColumns) -> str | None:
-        """A channel of whole numbers that all differ and hold everything that the edges name: perhaps the ids."""
+        """A channel of integers that all differ and hold everything that the edges name: perhaps the ids."""
         frame, chosen = open_edges(edges, columns)
         nodes = self._frame()
         names = (column.name for column in self.columns if column.codes is None)
@@ -167,9 +167,7 @@ class NodeTable:
     def _warn_of_columns(self, edges: Any, columns: EdgeColumns) -> None:
         name = None if self.ids.named_by_user else self.id_like_channel(edges, columns)
         if name is not None:
-            text = (
-                f"nodes are named by {self.ids.words}, and {name!r} is filled like any column of numbers, although it "
-            )
+            text = f"nodes are named by {self.ids.words}, and {name!r} is filled like any numeric column, although it "
             text += f"holds all ids that the edges name: pass id={name!r} to pcfi.frames.impute if it holds the ids"
             warnings.warn(text, ColumnWarning, stacklevel=4)
         weight = unused_weight_column(edges, columns)
@@ -230,7 +228,7 @@ class NodeTable:
     def wrap_cells(self, cells: Array) -> Any:
         """A table of the ids and the channels, with an array of one number per cell in place of the channels.
 
-        A cell of a column of categories gets the number of its channels where these agree, as hops do, else NaN.
+        A cell of a categorical column gets the number of its channels where these agree, as hops do, else NaN.
         """
         frame = narwhals().from_native(self.native, eager_only=True)
         starts = np.cumsum([0, *(column.width for column in self.columns)])[:-1]
@@ -254,7 +252,7 @@ class NodeTable:
         return self.native.assign(**{column.name: replaced[column.name] for column in columns})
 
     def wrap_categories(self, column: int, cells: Array) -> Any:
-        """A table of the same rows with a column of numbers for each category of a column."""
+        """A table of the same rows with a numeric column for each category of a column."""
         frame, chosen = narwhals().from_native(self.native, eager_only=True), self.columns[column]
         series = frame.get_column(chosen.name)
         labels = [str(series[row]) for row in np.asarray(chosen.samples).tolist()]
@@ -313,7 +311,7 @@ def read_table(
     chosen = {*choose_channels(kinds, columns, ids.column), *columns.categorical}
     if not chosen:
         raise FeatureError(
-            "the node table has no column of numbers to fill", remedy="name columns of categories with {categorical}"
+            "the node table has no numeric column to fill", remedy="name categorical columns with {categorical}"
         )
     read = [
         _category(frame.get_column(name), columns.missing_values)
@@ -327,7 +325,7 @@ def read_table(
 
 
 def _kind_of_names(graph: Any, columns: EdgeColumns) -> Kind | None:
-    """How a graph names nodes: by whole numbers or by text; None if by row numbers."""
+    """How a graph names nodes: by integers or by text; None if by row numbers."""
     if is_frame(graph):
         return kind_of_ends(graph, columns)
     if is_networkx(graph) or is_spatial_weights(graph):

@@ -1,7 +1,7 @@
 """Features, known mask and graph -> `Problem`: checked once, here, and never again downstream."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -10,8 +10,7 @@ import numpy as np
 from pcfi._typing import Array, ArrayOrTensor
 from pcfi.errors import DivergenceError, FeatureError, UnsupportedTypeError, counted
 from pcfi.inputs import tensors
-from pcfi.inputs.cell_names import CellNames
-from pcfi.inputs.containers import Container, Wrap, append_columns, default_channel_name, open_container
+from pcfi.inputs.containers import Container, ContainerLayout, Wrap, default_channel_name, open_container
 from pcfi.inputs.graphs import Graph, GraphLike, is_graph, read_graph
 from pcfi.inputs.knn import knn_graph
 from pcfi.system_memory import refuse_allocation
@@ -66,57 +65,30 @@ class Channels:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Problem:
-    """A feature matrix with missing cells on a graph. Nothing in it is ever written to.
+class Problem(ContainerLayout):
+    """A feature matrix with missing cells on a graph. It is never modified.
 
     Attributes
     ----------
     values : ndarray of shape (n_nodes, n_channels), float32 or float64
-        The features; what stands in missing cells has no meaning. A tensor if they live on a device that the compiled
+        The features; the content of missing cells is arbitrary. A tensor if they are on a device that the compiled
         kernels cannot reach.
-    mask : ndarray of bool, or a tensor beside the features
-        True = known. Without rows if NaN decides.
+    mask : ndarray of bool, or a tensor on the device of the features
+        True = known. Has no rows if NaN marks missing cells.
     graph : Graph
     channels : Channels
-    wrap_values : callable
-        Turns a filled array into what the caller gets.
-    wrap_cells : callable
-        Puts any other table of the features' shape, such as the confidence, into the caller's container.
-    append : callable
-        Puts position channels behind a result in the caller's container.
     counted_nodes : ndarray of int or None
-        Those whose cells are counted and reported; None: all. The others, which only link these, have nothing known.
-    first_channels : index of channels
-        Those whose cells are counted: of a column of categories, which is several channels, the first.
-    categorical : index of channels
-        Those that are a category of a column.
-    wrap_categories : callable or None
-        Number of a column of categories and an array of one number per row and category -> a table.
-    column_names : tuple of str
-        Names of the columns, if they have names.
-    channel_name : callable
-        What a channel is called in messages.
+        Nodes whose cells are counted and reported; None: all. The other nodes only link these, and have no known cells.
     build_graph : callable or None
-        Makes the graph from features (NaN where missing), if it depends on them.
-    names : CellNames
-        How the caller names nodes and columns.
+        Builds the graph from features (NaN where missing), if it depends on them.
     """
 
     values: ArrayOrTensor
     mask: ArrayOrTensor
     graph: Graph
     channels: Channels
-    wrap_values: Callable[[Array], Any]
-    wrap_cells: Callable[[Array], Any]
-    append: Callable[[Any, Array], Any] = append_columns
     counted_nodes: Array | None = None
-    first_channels: Any = field(default_factory=lambda: slice(None))
-    categorical: Any = field(default_factory=lambda: slice(0))
-    wrap_categories: Callable[[int, Array], Any] | None = None
-    column_names: tuple[str, ...] = ()
-    channel_name: Callable[[int], str] = default_channel_name
     build_graph: Callable[[Array], Graph] | None = None
-    names: CellNames = field(default_factory=CellNames)
 
     @property
     def on_device(self) -> bool:
@@ -130,7 +102,7 @@ class Problem:
 
     @property
     def columns(self) -> Array:
-        """Number of the column that each channel belongs to; a column of categories is several channels."""
+        """Number of the column that each channel belongs to; a categorical column is several channels."""
         n_channels = self.values.shape[1]
         starts = np.zeros(n_channels, dtype=np.int64)
         starts[self.first_channels] = 1
@@ -169,15 +141,7 @@ def read_problem(features: Any, graph: GraphLike, known: Any = None, *, directed
         graph=prepare(container.number_nodes(graph)) if build_graph is None else build_graph(_known(values, mask)),
         build_graph=build_graph,
         channels=channels,
-        wrap_values=wrap_values,
-        wrap_cells=container.wrap_cells,
-        append=container.append,
-        first_channels=container.first_channels,
-        categorical=container.categorical,
-        wrap_categories=container.wrap_categories,
-        column_names=container.column_names,
-        channel_name=container.channel_name,
-        names=container.names,
+        **container.layout() | {"wrap_values": wrap_values},
     )
 
 
@@ -198,7 +162,7 @@ def _read_features(container: Container) -> tuple[Array, Wrap]:
     is_half = values.dtype.kind == "f" and values.dtype.itemsize == 2
     wrap_values = partial(_wrap_half, container.wrap_values) if is_half else container.wrap_values
     if not values.flags.c_contiguous or values.dtype != dtype:
-        refuse_allocation(values.size * dtype.itemsize, f"a copy of the features in rows, as {dtype},")
+        refuse_allocation(values.size * dtype.itemsize, f"a contiguous copy of the features as {dtype}")
     return np.ascontiguousarray(values, dtype=dtype), wrap_values
 
 

@@ -6,19 +6,11 @@ from typing import Any
 import numpy as np
 
 from pcfi._typing import Array
-from pcfi.errors import (
-    FeatureError,
-    GraphError,
-    ParameterError,
-    PcfiWarning,
-    TooLargeError,
-    UnsupportedTypeError,
-    counted,
-)
+from pcfi.errors import FeatureError, GraphError, ParameterError, PcfiWarning, UnsupportedTypeError, counted
 from pcfi.imputation import impute as impute_features
 from pcfi.optional import load
 from pcfi.result import Imputation
-from pcfi.system_memory import available, size_in_words
+from pcfi.system_memory import refuse_allocation
 
 __all__ = ["impute"]
 
@@ -151,14 +143,11 @@ def _check_memory(adata: Any, matrix: Any, columns: Array | None) -> None:
     """Raise an error if values, confidence, errors, hops and one temporary copy of the selected genes exceed memory."""
     n_genes = adata.n_vars if columns is None else len(columns)
     itemsize = 4 if matrix.dtype == np.float32 else 8
-    needed = adata.n_obs * n_genes * (4 * itemsize + 2)
-    free = available()
-    if needed > free:
-        raise TooLargeError(
-            f"{counted(n_genes, 'gene')} of {counted(adata.n_obs, 'cell')} would take about {size_in_words(needed)}, "
-            f"but only {size_in_words(free)} of memory is available: choose fewer with genes=, such as "
-            "adata.var_names[adata.var['highly_variable']]"
-        )
+    refuse_allocation(
+        adata.n_obs * n_genes * (4 * itemsize + 2),
+        f"filling {counted(n_genes, 'gene')} of {counted(adata.n_obs, 'cell')}",
+        "choose fewer genes with {genes}, such as adata.var_names[adata.var['highly_variable']]",
+    )
 
 
 def _dense(matrix: Any) -> Array:

@@ -40,9 +40,9 @@ def impute(
     id : str, default=None
         The column of `nodes` that holds the ids. None: a column called "id", "node" or "node_id"; else one named like
         an id ("customer_id") whose values all differ; else the index of pandas unless it is 0, 1, 2, ...; else the
-        first column of text whose values all differ; else the row numbers. Ids are never a channel.
+        first text column whose values all differ; else the row numbers. Ids are never a channel.
     channels : list of str, default=None
-        The columns to use and fill. None: all columns of numbers and booleans. All others pass through as they are.
+        The columns to use and fill. None: all numeric and boolean columns. All others pass through as they are.
     categorical : list of str, default=()
         Further columns to fill, of categories: each category becomes a channel of its own, and a missing cell gets the
         category with the largest share.
@@ -116,7 +116,7 @@ def evaluate(
     Returns
     -------
     Evaluation
-        Errors of the columns of numbers, and as `accuracy` the share of hidden categories that are filled in rightly.
+        Errors of the numeric columns, and as `accuracy` the share of hidden categories that are filled in rightly.
 
     Examples
     --------

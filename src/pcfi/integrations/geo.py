@@ -65,7 +65,7 @@ def impute(
     id : str, default=None
         The column that names the rows, if `graph` names them by id.
     channels : list of str, default=None
-        The columns to use and fill. None: all columns of numbers and booleans. All others pass through as they are.
+        The columns to use and fill. None: all numeric and boolean columns. All others pass through as they are.
     categorical : list of str, default=()
         Further columns to fill, of categories.
     missing_values : list, default=()

@@ -47,7 +47,7 @@ class Neighborhood:
         if self.contiguity not in (None, *CONTIGUITIES):
             raise ParameterError(f"must be 'queen' or 'rook', got {self.contiguity!r}", parameter="contiguity")
         if self.k is not None and (isinstance(self.k, bool) or not isinstance(self.k, Integral) or self.k < 1):
-            raise ParameterError(f"must be a whole number of at least 1, got {self.k!r}", parameter="k")
+            raise ParameterError(f"must be an integer of at least 1, got {self.k!r}", parameter="k")
         if self.distance is not None and not _is_positive(self.distance):
             raise ParameterError(f"must be a number above 0, got {self.distance!r}", parameter="distance")
         if self.islands not in ISLAND_POLICIES:

@@ -64,8 +64,6 @@ class SettledNodes:
             mask=mask,
             graph=prepare_graph(np.empty((2, 0), dtype=np.int64), len(features)),
             channels=replace(survey(features, mask), mean=self.channels.mean),
-            wrap_values=np.asarray,
-            wrap_cells=np.asarray,
         )
         model = self.resolved.model
         if model is not None and model.degree is not None:

@@ -51,9 +51,9 @@ def impute(
     node : str, default=None
         The column of a long table that names the node.
     time : str, default=None
-        The column of times: dates, texts of dates, or numbers, in any order and at any distances.
+        The time column: dates, texts of dates, or numbers, in any order and at any distances.
     columns : list of str, default=None
-        The columns of a long table to use and fill. None: all columns of numbers. Columns help each other where hidden
+        The columns of a long table to use and fill. None: all numeric columns. Columns help each other where hidden
         cells say that it pays.
     nodes : list, default=None
         Names of the nodes in the order in which the graph numbers them.

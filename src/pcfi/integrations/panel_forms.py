@@ -33,11 +33,11 @@ def refuse_other_forms(table: Any, frame: Any, columns: list[str], graph: Any, t
     table, frame : table
         As given, and as a DataFrame of narwhals.
     columns : list of str
-        Its columns of numbers.
+        Its numeric columns.
     graph, nodes
         The graph, and the names of its nodes if they are given.
     time : str or None
-        The column of times, if it is named.
+        The time column, if it is named.
     """
     index = getattr(table, "index", None)
     if getattr(index, "nlevels", 1) > 1:

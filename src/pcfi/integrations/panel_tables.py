@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pcfi._typing import Array
-from pcfi.errors import FeatureError, GraphError, ParameterError, PcfiWarning, TooLargeError, counted
+from pcfi.errors import FeatureError, GraphError, ParameterError, PcfiWarning, counted
 from pcfi.inputs.columns import EdgeColumns, check_name, shortened
 from pcfi.inputs.graphs import Graph, is_networkx, prepare_graph
 from pcfi.inputs.ids import Ids, is_frame, kind_of, narwhals, open_frame
@@ -16,7 +16,7 @@ from pcfi.inputs.node_tables import NodeTable
 from pcfi.inputs.spatial_weights import is_spatial_weights
 from pcfi.integrations.panel_forms import names_in, refuse_other_forms, refuse_transposed_array
 from pcfi.integrations.panel_times import distinct_times, read_times
-from pcfi.system_memory import available, size_in_words
+from pcfi.system_memory import refuse_allocation
 
 MAX_READING = 1e100  # squares of larger numbers are not finite
 COPIES = 12  # arrays of the size of the panel that are in memory at once
@@ -142,7 +142,7 @@ def _read_long(
     frame = open_frame(table, "the table")
     check_name("node", node, frame.columns, "the table")
     if time is None:
-        raise ParameterError("a long table needs a column of times: name it with time")
+        raise ParameterError("a long table needs a time column: name it with time")
     check_name("time", time, frame.columns, "the table")
     if len(frame) == 0:
         raise FeatureError("the table has no rows: one row per reading is needed")
@@ -189,7 +189,7 @@ def _value_columns(frame: Any, keys: tuple[str, str], columns: Sequence[str] | N
     numbers = [name for name, dtype in frame.schema.items() if kind_of(dtype).is_number]
     kept = [name for name in (numbers if columns is None else columns) if name not in keys]
     if not kept:
-        raise FeatureError(f"the table has no column of numbers besides {keys[0]!r} and {keys[1]!r}")
+        raise FeatureError(f"the table has no numeric column besides {keys[0]!r} and {keys[1]!r}")
     return kept
 
 
@@ -205,12 +205,8 @@ def _refuse_twice(frame: Any, node: str, time: str, rows: Array, place: Array, n
 
 
 def _check_size(n_nodes: int, n_times: int) -> None:
-    needed, free = COPIES * 8 * n_nodes * n_times, available()
-    if free and needed > free:
-        raise TooLargeError(
-            f"{counted(n_nodes, 'node')} x {counted(n_times, 'different time')} take about {size_in_words(needed)}, "
-            f"but only {size_in_words(free)} of memory is available: round the times, or fill one part after the other"
-        )
+    what = f"filling {counted(n_nodes, 'node')} x {counted(n_times, 'distinct time')}"
+    refuse_allocation(COPIES * 8 * n_nodes * n_times, what, "round the times, or fill parts of the table separately")
 
 
 def _read_wide(table: Any, graph: Any, time: str | None, nodes: Any) -> PanelTable:
@@ -228,7 +224,7 @@ def _read_wide(table: Any, graph: Any, time: str | None, nodes: Any) -> PanelTab
         names = [name for name in frame.columns if name != time and kind_of(frame.get_column(name).dtype).is_number]
         refuse_other_forms(table, frame, names, graph, time, nodes)
         if not names:
-            raise FeatureError("the table has no column of numbers: a wide table has one for each node")
+            raise FeatureError("the table has no numeric column: a wide table has one for each node")
         times, clock = read_times(_wide_times(frame, table, time), "the time")
         wide = tuple(names)
     if len(times) == 0:
@@ -256,10 +252,10 @@ def _wide_times(frame: Any, table: Any, time: str | None) -> Any:
         return frame.get_column(time)
     index = getattr(table, "index", None)
     if index is None:
-        raise ParameterError("the table has no index of times: name the column of times with time")
+        raise ParameterError("the table has no index of times: name the time column with time")
     dates = [name for name in frame.columns if frame.get_column(name).dtype.is_temporal()]
     if dates and type(index).__name__ == "RangeIndex":
-        raise ParameterError(f"the column {dates[0]!r} holds dates: name the column of times with time={dates[0]!r}")
+        raise ParameterError(f"the column {dates[0]!r} holds dates: name the time column with time={dates[0]!r}")
     return narwhals().from_native(index.to_series(), series_only=True)
 
 

@@ -241,7 +241,7 @@ class PCFI(TransformerMixin, BaseEstimator):
         for name, minimum in (("n_neighbors", 1), ("n_refinements", 0)):
             value = getattr(self, name)
             if not isinstance(value, Integral) or isinstance(value, bool) or value < minimum:
-                raise ParameterError(f"{name} must be a whole number of at least {minimum}, got {value!r}")
+                raise ParameterError(f"{name} must be an integer of at least {minimum}, got {value!r}")
 
     def _read(self, X: Any, *, reset: bool = True) -> Array:  # noqa: N803
         """Check the rows, and put NaN into missing cells."""

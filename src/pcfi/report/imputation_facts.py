@@ -40,7 +40,7 @@ class FilledChannels:
     places : sequence of int or None
         Positions among all channels of the result; None if these are all.
     categories : dict
-        For each column of categories, the mask of missing cells and the position of its first channel.
+        For each categorical column, the mask of missing cells and the position of its first channel.
     """
 
     names: Sequence[str]

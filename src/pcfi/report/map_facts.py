@@ -1,6 +1,6 @@
 """Geometry and an imputation -> `MapFacts`: simplified shapes on a grid, with the values and interval widths of each.
 
-Coordinates are whole numbers between 0 and `GRID`, and shapes are simplified to one unit, which is less than a pixel.
+Coordinates are integers between 0 and `GRID`, and shapes are simplified to one unit, which is less than a pixel.
 """
 
 from dataclasses import replace
