@@ -73,7 +73,7 @@ def test_what_the_best_method_does_not_have_is_left_out_with_a_warning(tmp_path,
     assert not any(path.exists() for path in asked.values())
     refused = invoke("impute", *files, "-o", tmp_path / "p.csv", "--method", "mean", "--hops", tmp_path / "h.csv")
     assert refused.exit_code == 2
-    assert "the method mean does not search the graph" in refused.stderr
+    assert "the method mean does not count hops" in refused.stderr
 
 
 def test_a_column_that_looks_like_ids_is_asked_about(tmp_path):
@@ -120,9 +120,9 @@ def test_a_table_without_edges_is_filled_from_similar_rows(tmp_path, files):
     [
         ("impute", ["--seed", 10**22], "--seed must be an integer of at least 0 and below 2**63"),
         ("impute", ["--source", "source", "--target", "source"], "source and target are both 'source'"),
-        ("impute", ["--columns", ""], "--columns names nothing, got ''"),
-        ("impute", ["--columns", " , "], "--columns names nothing"),
-        ("evaluate", ["--methods", ""], "--methods names nothing"),
+        ("impute", ["--columns", ""], "--columns is empty, got ''"),
+        ("impute", ["--columns", " , "], "--columns is empty"),
+        ("evaluate", ["--methods", ""], "--methods is empty"),
     ],
 )
 def test_options_that_say_nothing_or_too_much_are_refused_in_their_own_name(files, tmp_path, command, options, words):

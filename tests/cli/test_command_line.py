@@ -339,7 +339,7 @@ def test_edges_that_are_dropped_are_counted(bad_files, tmp_path, monkeypatch):
     monkeypatch.chdir(bad_files)
     asked = ["-o", tmp_path / "o.csv", "--unknown-ids", "drop", "--method", "mean"]
     done = invoke("impute", "nodes.csv", "strange.csv", *asked)
-    assert "strange.csv: 7 of 8 edges name unknown ids and were left out" in done.stderr
+    assert "strange.csv: 7 of 8 edges refer to unknown ids and were dropped" in done.stderr
 
 
 def test_debug_shows_where_an_error_comes_from(bad_files):

@@ -96,7 +96,7 @@ def test_a_budget_changes_nothing_but_the_way(files, tmp_path):
     said = done.stderr.decode()
     assert "2,500 nodes, ids in 'code', 25 channels (c0, c1, c2, c3, c4, c5, ... complete)" in said
     assert "'from' to 'to', weights in 'weight'" in said
-    assert "If this is stopped, the same command goes on" in said
+    assert "If this run is interrupted, the same command resumes it" in said
     assert "diffuse: 3 tasks, " in said
     assert done.stdout.startswith(b"Filled ")
     whole, options = outputs(tmp_path, "whole")
@@ -192,10 +192,10 @@ def test_a_killed_run_goes_on_with_the_same_command_to_the_same_bits(files, tmp_
     said = started.communicate()[1]
     assert started.returncode != 0
     assert not target.exists()
-    assert (b"The same command goes on from what is finished" in said) == (name == "SIGTERM")
+    assert (b"The same command resumes the run" in said) == (name == "SIGTERM")
     done = run(*command)
     assert done.returncode == 0, done.stderr
-    assert b"Going on with a run that was stopped, " in done.stderr
+    assert b"Resuming an interrupted run with " in done.stderr
     assert b"of them before" in done.stderr
     assert parquet.read_table(target).equals(parquet.read_table(whole))
     assert {path.name for path in tmp_path.iterdir()} == {"killed.parquet", "whole.parquet"}
@@ -291,7 +291,7 @@ def test_a_run_from_disk_that_was_stopped_goes_on_there(files, tmp_path, monkeyp
     command = [word for word in stopped(files, tmp_path, monkeypatch) if word != "--memory=2GB"]
     done = invoke(*command)
     assert done.exit_code == 0, done.stderr
-    assert "Going on with a run that was stopped" in done.stderr
+    assert "Resuming an interrupted run" in done.stderr
     assert not (tmp_path / "y.parquet.work").exists()
 
 
@@ -319,7 +319,7 @@ REFUSED = {
     "intervals of a representation": (
         [*FILES, "--objective", "representation", "--intervals", "i.parquet"],
         2,
-        "--intervals belong to --objective values",
+        "--intervals needs --objective values",
     ),
     "similar rows": (["nodes.parquet", *FILES[2:], "--knn", "5"], 2, "--knn compares rows in memory"),
     "positions as Zarr": (
@@ -344,7 +344,7 @@ REFUSED = {
     "cut nodes": (["cut.parquet", *FILES[1:]], 1, "cannot be read as Parquet"),
     "cut edges": (["nodes.parquet", "cut.parquet", *FILES[2:]], 1, "cannot be read"),
     "noise": (["nodes.parquet", "noise.csv.gz", *FILES[2:]], 1, "noise.csv.gz' cannot be read"),
-    "two outputs": ([*FILES, "--hops", "y.parquet"], 2, "two outputs would go to y.parquet"),
+    "two outputs": ([*FILES, "--hops", "y.parquet"], 2, "two outputs have the path y.parquet"),
 }
 
 

@@ -69,4 +69,4 @@ def test_tuning_takes_about_what_it_says(kind):
 
 
 def test_what_is_available_is_known_here():
-    assert memory.available() > 1 << 20
+    assert system_memory.available() > 1 << 20

@@ -150,7 +150,7 @@ def some_names(texts: Sequence[str] | None, option: str) -> list[str]:
     """The same, for an option that means all names if it is left out: it may not be empty, as "$UNSET" is."""
     found = names(texts)
     if texts and not found:
-        raise ParameterError(f"{option} names nothing, got {texts[0]!r}: leave it out, or give names")
+        raise ParameterError(f"{option} is empty, got {texts[0]!r}: give at least one name, or leave the option out")
     return found
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pcfi
 from pcfi.cli.loading import Loaded
-from pcfi.cli.outputs import Outputs
+from pcfi.cli.outputs import OutputOptions
 from pcfi.errors import FileError, TuningWarning
 from pcfi.files.formats import Format
 from pcfi.files.geo_files import GeometryColumn
@@ -16,7 +16,7 @@ CONFIDENCE = "_confidence"
 FILLED, LOW, HIGH, ERROR = "_filled", "_low", "_high", "_error"
 
 
-def tables_of(loaded: Loaded, result: Any, outputs: Outputs) -> dict[str, Any]:
+def tables_of(loaded: Loaded, result: Any, outputs: OutputOptions) -> dict[str, Any]:
     """The requested tables, by their content: values, confidence, hops, intervals."""
     channels = [column.name for column in loaded.table.columns]
     ids_and_channels = [name for name in result.values.column_names if name in {loaded.nodes.id, *channels}]

@@ -14,7 +14,7 @@ import numpy as np
 from pcfi._typing import Array
 from pcfi.cli.loading import Loaded
 from pcfi.cli.output_tables import ERROR, HIGH, LOW, delimiter, fitting, geometry_for, tables_of
-from pcfi.cli.outputs import Outputs
+from pcfi.cli.outputs import OutputOptions
 from pcfi.files.atomic_output import Publication
 from pcfi.files.formats import Format
 from pcfi.files.geo_files import GeometryColumn, geometry_of
@@ -77,7 +77,7 @@ class StoredTables:
         The node file.
     columns : NodeColumns
         As the user names them.
-    outputs : Outputs
+    outputs : OutputOptions
     parts : dict of str
         Where the run has written values, confidence, hops and intervals, as Parquet.
     position : ndarray or None
@@ -87,7 +87,7 @@ class StoredTables:
     run: Any
     source: str
     columns: NodeColumns
-    outputs: Outputs
+    outputs: OutputOptions
     parts: dict[str, str]
     position: Array | None = None
 
