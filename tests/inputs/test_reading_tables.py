@@ -262,7 +262,7 @@ def test_a_channel_that_looks_like_ids_is_pointed_out_for_files(tmp_path):
 def test_an_error_names_the_column_that_holds_what_the_edges_name():
     _, nodes, edges = smooth_nodes()
     nodes = nodes.rename(columns={"node_id": "station"}).assign(station=lambda table: table["station"] + 1000)
-    with pytest.raises(pcfi.GraphError, match=r"the column 'station' of the nodes holds all ids.*name it with id="):
+    with pytest.raises(pcfi.GraphError, match=r"the node column 'station' contains all ids.*name it with id="):
         pcfi.impute(nodes, edges + 1000, **METHOD)
 
 

@@ -174,7 +174,7 @@ BAD = {
     "not a graph": (lambda: pcfi.position("karate", 3), "graph is a builtins.str"),
     "with values": (
         lambda: pcfi.impute(np.eye(34), KARATE, position=3),
-        "position channels belong to a representation, never to values",
+        "position must be 0 for values, because position channels belong to a representation",
     ),
     "more than nodes in impute": (
         lambda: pcfi.impute(np.eye(34), KARATE, position=99, objective="representation"),
