@@ -248,7 +248,7 @@ BAD = {
     "written twice": (["impute", "nodes.csv", "edges.csv", "-o", "o.csv", "--hops", "./o.csv"], 2, "two outputs"),
     "no folder": (["impute", "nodes.csv", "edges.csv", "-o", "no/o.csv"], 1, "folder no does not exist"),
     "a folder": (["impute", "nodes.csv", "edges.csv", "-o", "."], 1, ". is a folder"),
-    "duplicate ids": (["impute", "twice.csv", "edges.csv", "-o", "o.csv"], 1, "'a' stands more than once"),
+    "duplicate ids": (["impute", "twice.csv", "edges.csv", "-o", "o.csv"], 1, "'a' is duplicated"),
     "unknown ids": (["impute", "nodes.csv", "strange.csv", "-o", "o.csv"], 1, "(such as 'x0', 'x1', 'x2', 'x3', 'x4')"),
     "unknown ids, dropped": (
         ["impute", "nodes.csv", "others.csv", "-o", "o.csv", "--unknown-ids", "drop"],

@@ -167,7 +167,7 @@ BAD_MASKS = {
     "shape": (np.ones((5, 1), bool), r"known has shape \(5, 1\), but features has shape \(5, 2\)"),
     "one per node": (np.ones(5, bool), r"for whole nodes pass np.broadcast_to\(known\[:, None\], features.shape\)"),
     "dtype": (np.ones((5, 2), int), r"boolean mask .* use np.asarray\(known, dtype=bool\)"),
-    "NaN said to be known": (np.ones((5, 2), bool), r"features\[1, 0\] is NaN, but known says it is known"),
+    "NaN said to be known": (np.ones((5, 2), bool), r"features\[1, 0\] is NaN, but known is True there"),
 }
 
 

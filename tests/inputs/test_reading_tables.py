@@ -373,6 +373,6 @@ def test_ids_that_repeat_are_named_where_the_table_cannot_be_read_otherwise(form
     edges = pd.DataFrame({"source": ["a", "b"], "target": ["b", "c"]})
     graph = nx.from_pandas_edgelist(edges) if form == "networkx" else edges
     with pytest.raises(
-        pcfi.GraphError, match="'station' of the nodes probably holds the ids, but 'b' stands there more"
+        pcfi.GraphError, match="'station' of the nodes probably holds the ids, but 'b' is duplicated"
     ):
         pcfi.impute(pl.from_pandas(nodes) if form == "polars" else nodes, graph)

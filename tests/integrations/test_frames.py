@@ -300,7 +300,7 @@ def test_results_with_tables_can_be_pickled():
 NODES = pd.DataFrame({"id": list("abcde"), "age": AGE, "city": COLUMNS["city"]})
 EDGES = edges_of(pd.DataFrame)
 REFUSED = {
-    "duplicate ids": ({"nodes": NODES.assign(id=list("abcda"))}, pcfi.FeatureError, "'a' stands more than once"),
+    "duplicate ids": ({"nodes": NODES.assign(id=list("abcda"))}, pcfi.FeatureError, "'a' is duplicated"),
     "missing ids": ({"nodes": NODES.assign(id=["a", None, "c", "d", "e"])}, pcfi.FeatureError, "1 missing id"),
     "no such id column": (
         {"id": "name"},
@@ -344,7 +344,7 @@ REFUSED = {
     "known categories": (
         {"categorical": ["city"], "known": np.ones((5, 2), dtype=bool)},
         pcfi.ParameterError,
-        "do not go together",
+        "cannot be combined",
     ),
     "infinite": (
         {"nodes": NODES.assign(age=[1.0, np.inf, 2, 3, 4])},

@@ -266,7 +266,7 @@ def test_an_id_that_names_nobody_passes_through_where_geometry_makes_the_graph(t
     assert [report.name for report in result.columns] == ["count"]
     assert result.values["count"].notna().all()
     edges = pd.DataFrame({"source": np.arange(29), "target": np.arange(1, 30)})
-    with pytest.raises(pcfi.FeatureError, match="the id 0 stands more than once in the column 'Id'"):
+    with pytest.raises(pcfi.FeatureError, match="the id 0 is duplicated in the column 'Id'"):
         pcfi.geo.impute(places, graph=edges)
     places.to_file(tmp_path / "places.gpkg")
     done = CliRunner().invoke(app, ["impute", str(tmp_path / "places.gpkg"), "-o", str(tmp_path / "filled.gpkg")])

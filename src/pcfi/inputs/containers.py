@@ -31,7 +31,7 @@ def append_columns(values: Array, channels: Array) -> Array:
 
 
 def default_channel_name(channel: int) -> str:
-    """What a channel without a name is called in messages."""
+    """Name of an unnamed channel in messages."""
     return f"channel {channel}"
 
 
@@ -129,8 +129,10 @@ def _read_table(table: NodeTable, known: Any) -> Container:
 def _read_tensor(features: Any, known: Any) -> Container:
     if str(features.dtype) == "torch.int64" and features.numel():
         refuse_long_integers(features.min(), features.max(), "features")
-    array, back = tensors.read_features(features)
-    return Container(array=array, known=known, wrap_values=back.values, wrap_cells=back.table, append=back.append)
+    array, wrapper = tensors.read_features(features)
+    return Container(
+        array=array, known=known, wrap_values=wrapper.values, wrap_cells=wrapper.table, append=wrapper.append
+    )
 
 
 def _read_array(features: Any, known: Any) -> Container:
@@ -148,13 +150,13 @@ def _to_array(features: Any, known: Any) -> Array:
     if hasattr(features, "toarray") and hasattr(features, "nnz"):
         if known is None:
             raise FeatureError(
-                "features is sparse, which cannot tell missing from zero: pass known= (True = known) as well"
+                "features is sparse, so missing cells cannot be told from zeros: pass known= (True = known) as well"
             )
         return np.asarray(features.toarray())
     if not isinstance(features, np.ndarray | list | tuple):
         name = f"{type(features).__module__}.{type(features).__qualname__}"
         raise UnsupportedTypeError(
-            f"features is a {name}, which pcfi does not know: pass a numpy array, nested lists, a torch tensor, a "
+            f"features is a {name}, which is not supported: pass a numpy array, nested lists, a torch tensor, a "
             "table of pandas, polars or pyarrow, or a scipy sparse matrix together with known="
         )
     try:
