@@ -372,7 +372,5 @@ def test_ids_that_repeat_are_named_where_the_table_cannot_be_read_otherwise(form
     nodes = pd.DataFrame({"station": ["a", "b", "b", "c"], "x": [1.0, np.nan, 2.0, 3.0]})
     edges = pd.DataFrame({"source": ["a", "b"], "target": ["b", "c"]})
     graph = nx.from_pandas_edgelist(edges) if form == "networkx" else edges
-    with pytest.raises(
-        pcfi.GraphError, match="'station' of the nodes probably holds the ids, but 'b' is duplicated"
-    ):
+    with pytest.raises(pcfi.GraphError, match="'station' of the nodes probably holds the ids, but 'b' is duplicated"):
         pcfi.impute(pl.from_pandas(nodes) if form == "polars" else nodes, graph)

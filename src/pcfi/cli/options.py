@@ -170,7 +170,7 @@ class InputOptions:
 
 @dataclass(frozen=True)
 class FillingOptions:
-    """How `pcfi impute` fills missing cells, besides the parameters of the estimate."""
+    """Options of `pcfi impute` besides the parameters of the estimate."""
 
     method: str | None = filling_option(
         "--method", "NAME", f"One of {', '.join(METHODS)}, auto. Default: {DEFAULTS['method']}."
@@ -178,18 +178,21 @@ class FillingOptions:
     unreachable: str | None = filling_option(
         "--unreachable",
         "POLICY",
-        f"Value of a cell that no known value can reach: {', '.join(UNREACHABLE_POLICIES)}. Default: "
+        f"Value of a cell that no known cell can reach: {', '.join(UNREACHABLE_POLICIES)}. Default: "
         f"{DEFAULTS['unreachable']}.",
     )
     position: int | None = filling_option(
         "--position",
         "NUMBER",
-        "Add this many columns position_1, position_2, ... that say where a node lies in the graph, for a neural "
-        "network; with --objective representation.",
+        "Add this many columns position_1, position_2, ... that encode where a node lies in the graph, for a neural "
+        "network; needs --objective representation.",
     )
     round: bool = column_option("--round", None, "Round filled cells of integer columns.", default=False)
     evaluate: bool = filling_option(
-        "--evaluate", None, "Measure the error on hidden known cells, and show it in the report.", default=False
+        "--evaluate",
+        None,
+        "Compare the methods on hidden known cells, and show the errors in the report.",
+        default=False,
     )
 
 
@@ -200,18 +203,20 @@ class EstimationOptions:
     alpha: str | None = filling_option(
         "--alpha",
         "NUMBER",
-        f"Factor by which confidence falls with every hop, between 0 and 1. Default: {DEFAULTS['alpha']}.",
+        f"Factor by which confidence falls with every hop, above 0 and at most 1. Default: {DEFAULTS['alpha']}.",
     )
     beta: str | None = filling_option(
-        "--beta", "NUMBER", f"How strongly the channels of a node influence each other. Default: {DEFAULTS['beta']}."
+        "--beta",
+        "NUMBER",
+        f"Strength of the correction between channels (stage 2). Default: {DEFAULTS['beta']}.",
     )
     objective: str | None = filling_option(
         "--objective",
         "NAME",
-        "values for accurate numbers, or representation for the paper's input to a neural network. Default: values.",
+        "values (accurate numbers) or representation (the paper's input to a neural network). Default: values.",
     )
     steps: int | None = filling_option(
-        "--steps", "NUMBER", "Diffuse for this many steps, as in the paper. Default: until values settle."
+        "--steps", "NUMBER", "Take this many diffusion steps, as in the paper. Default: until the values have settled."
     )
     rtol: float | None = filling_option(
         "--rtol",
@@ -227,14 +232,12 @@ class EstimationOptions:
     standardize: bool | None = filling_option(
         "--standardize/--no-standardize",
         None,
-        "Divide each channel by its standard deviation before channels influence each other.",
+        "Use units of each channel's standard deviation in stage 2.",
     )
-    seed: int = running_option(
-        "--seed", "NUMBER", "Seed of the random numbers; equal seeds give equal results.", default=0
-    )
+    seed: int = running_option("--seed", "NUMBER", "Random seed; equal seeds give equal results.", default=0)
 
     def solver(self) -> Any:
-        """The solver that the options describe; None if they describe none."""
+        """The solver that the options specify; None if they specify none."""
         settling = {name: value for name in ("rtol", "max_steps") if (value := getattr(self, name)) is not None}
         if self.steps is None:
             return pcfi.UntilSettled(**settling) if settling else None
@@ -258,22 +261,22 @@ class EstimationOptions:
 
 @dataclass(frozen=True)
 class BudgetOptions:
-    """How to fill files that are larger than memory."""
+    """Options for files that are larger than memory."""
 
     memory: str | None = running_option(
         "--memory",
         "SIZE",
-        "Fill files of any size within this much memory, such as 4GB; after an interruption, the same command "
-        "continues. Nodes: .parquet, .csv, .tsv, .npy or .zarr.",
+        "Process files of any size on disk within this much memory, such as 4GB; after an interruption, the same "
+        "command resumes. Nodes: .parquet, .csv, .tsv, .npy or .zarr.",
     )
     cluster: str | None = running_option(
         "--cluster",
         "ADDRESS",
-        "Fill files of any size on the workers of this Dask scheduler, such as tcp://host:8786; --memory is then the "
-        "budget of each worker.",
+        "Process files of any size on the workers of this Dask scheduler, such as tcp://host:8786; --memory is then "
+        "the budget of each worker.",
     )
     work: str | None = running_option(
-        "--work", "FOLDER", "Folder for intermediate results of --memory or --cluster. Default: beside the output."
+        "--work", "FOLDER", "Folder for intermediate results of --memory or --cluster. Default: next to the output."
     )
 
     @property

@@ -167,8 +167,8 @@ class NodeTable:
     def _warn_of_columns(self, edges: Any, columns: EdgeColumns) -> None:
         name = None if self.ids.named_by_user else self.id_like_channel(edges, columns)
         if name is not None:
-            text = f"nodes are identified by {self.ids.words}, and {name!r} is filled like any numeric column, although "
-            text += f"it contains all ids that the edges use: if it holds the ids, pass id={name!r} to pcfi.frames.impute"
+            text = f"nodes are identified by {self.ids.words}, and {name!r} is filled like any numeric column, but it "
+            text += f"contains all ids that the edges use: if it holds the ids, pass id={name!r} to pcfi.frames.impute"
             warnings.warn(text, ColumnWarning, stacklevel=4)
         weight = unused_weight_column(edges, columns)
         if weight is not None:
