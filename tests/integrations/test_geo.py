@@ -120,7 +120,7 @@ def test_distances_in_degrees_are_taken_on_the_globe():
     assert edges.lengths[0] == pytest.approx(83_400, rel=0.01)
     with pytest.warns(pcfi.PcfiWarning) as caught:
         assert pairs(pcfi.geo.build_graph(points, distance=100_000, islands="alone")) == {(0, 1)}
-    assert "distance=100000 is taken in metres on the globe" in str(caught[0].message)
+    assert "distance=100000 is in metres on the globe" in str(caught[0].message)
 
 
 def test_far_apart_places_across_the_date_line_are_near():
@@ -202,7 +202,7 @@ def test_bad_geometry_is_refused_by_row(geometry, options, message):
         ({"k": 3, "distance": 2.0}, "k and distance are two rules"),
         ({"islands": "sink"}, "islands must be 'nearest' or 'alone'"),
         ({"weights": "far"}, "weights must be one of"),
-        ({"graph": np.empty((2, 0), int), "k": 3}, "graph says who is a neighbour"),
+        ({"graph": np.empty((2, 0), int), "k": 3}, "graph already defines the neighbours"),
     ],
 )
 def test_wrong_options_are_refused(options, message):
