@@ -340,7 +340,7 @@ REFUSED = {
     "no rows": ({"nodes": NODES[:0]}, pcfi.FeatureError, "the node table has no rows"),
     "policy": ({"unknown_ids": "ignore"}, pcfi.ParameterError, "unknown_ids must be one of 'error', 'drop'"),
     "round": ({"round": 1.0}, pcfi.ParameterError, "round must be True or False"),
-    "zero category": ({"categorical": ["city"], "method": "zero"}, pcfi.ParameterError, "a category cannot be zero"),
+    "zero category": ({"categorical": ["city"], "method": "zero"}, pcfi.ParameterError, "zero is not a category"),
     "known categories": (
         {"categorical": ["city"], "known": np.ones((5, 2), dtype=bool)},
         pcfi.ParameterError,

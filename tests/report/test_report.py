@@ -15,11 +15,10 @@ from pcfi.report.column_table import column_table
 from pcfi.report.evaluation_facts import evaluation_facts, method_errors
 from pcfi.report.facts import Facts
 from pcfi.report.graph_drawing import MAX_NODES, _within_reach, lay_out_graph
-from pcfi.report.html_page import render_page
+from pcfi.report.html_page import render_page, vega_script
 from pcfi.report.imputation_charts import make_charts
 from pcfi.report.imputation_facts import FilledChannels, RunDetails, collect_facts
 from pcfi.report.summary import summarize
-from pcfi.report.vega_bundle import vega_script
 
 pytestmark = pytest.mark.slow
 
