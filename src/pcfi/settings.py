@@ -88,7 +88,7 @@ RULES = {
         lambda value: value is None or _auto_or(_FLAG).accepts(value),
         lambda value: value if value == "auto" else bool(value),  # None is False
     ),
-    "position": Rule("the number of channels, an integer of at least 0", _is_count, int),
+    "position": Rule("an integer of at least 0, the number of channels", _is_count, int),
     "random_state": _none_or(Rule("an integer of at least 0 and below 2**63, a numpy Generator", _is_seed)),
     "solver": Rule(
         "pcfi.FixedSteps(...) or pcfi.UntilSettled(...)", lambda value: isinstance(value, FixedSteps | UntilSettled)

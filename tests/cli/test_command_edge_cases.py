@@ -94,7 +94,7 @@ def test_edges_that_are_given_twice_are_mentioned(tmp_path):
     (tmp_path / "e.csv").write_text("source,target\na,b\nb,c\nb,c\n")
     options = ["--alpha", "1", "--beta", "0", "--objective", "representation", "-o", "-"]
     said = invoke("impute", tmp_path / "n.csv", tmp_path / "e.csv", *options)
-    assert "edges that are given more than once add up" in said.stderr
+    assert "the weights of duplicate edges are added" in said.stderr
     assert "b,3.66" in said.stdout
 
 

@@ -128,10 +128,10 @@ def test_the_report_explains_telling_cells_and_says_what_to_check_and_measure():
     assert charts["suggestions"].spec["data"]["values"][1]["left"] == pytest.approx(1 - made.suggestions[0].total)
     assert [row[0] for row in charts["explained"].rows] == [one.name for one in result.columns]
     page = render_page(made)
-    assert "Where filled values come from" in page
+    assert "Explanations of filled values" in page
     assert page.count("<details><summary>") > len(charts)  # folded until asked for
     nothing = dataclasses.replace(made, explained=(), surprises=(), suggestions=())
-    assert "Where filled values come from" not in render_page(nothing)
+    assert "Explanations of filled values" not in render_page(nothing)
     assert not {"surprises", "suggestions"} & {chart.name for chart in make_charts(nothing)}
     assert made.explained == Facts.from_json(made.to_json()).explained
 

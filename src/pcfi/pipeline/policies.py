@@ -50,8 +50,8 @@ def refuse_non_finite(least: Array, most: Array, problem: Problem) -> None:
     wrong = np.flatnonzero(np.isposinf(most) | np.isneginf(least))
     if len(wrong):
         raise DivergenceError(
-            f"filled values of {problem.channel_name(int(wrong[0]))} overflow {problem.dtype}: known values or edge weights "
-            "span too many orders of magnitude",
+            f"filled values of {problem.channel_name(int(wrong[0]))} overflow {problem.dtype}: known values or edge "
+            "weights span too many orders of magnitude",
             remedy="rescale them, or pass the features as float64",
         )
 
