@@ -14,7 +14,7 @@ from pcfi.errors import FileError
 from pcfi.report.column_table import column_table
 from pcfi.report.evaluation_facts import evaluation_facts, method_errors
 from pcfi.report.facts import Facts
-from pcfi.report.graph_drawing import MAX_NODES, _within_reach, lay_out_graph
+from pcfi.report.graph_drawing import MAX_NODES, _clip_outliers, lay_out_graph
 from pcfi.report.html_page import render_page, vega_script
 from pcfi.report.imputation_charts import make_charts
 from pcfi.report.imputation_facts import FilledChannels, RunDetails, collect_facts
@@ -258,7 +258,7 @@ def test_many_small_components_fill_the_sample():
 def test_an_outlying_node_does_not_squeeze_the_picture():
     rng = np.random.default_rng(0)
     places = np.concatenate([rng.normal(size=(100, 2)), [[500.0, -500.0]]])
-    drawn = _within_reach(places)
+    drawn = _clip_outliers(places)
     near = drawn[:100]
     assert (np.ptp(near, axis=0) > 0.6 * np.ptp(drawn, axis=0)).all()
     middle = np.abs(places) < 1

@@ -28,8 +28,7 @@ from pcfi.inputs.graphs import prepare_graph
 from pcfi.inputs.ids import is_frame
 from pcfi.integrations.geo_graphs import Neighborhood, find_neighbors
 
-NODES_IN_PARTS = ("parquet", "csv", "tsv", "npy")
-EDGES_IN_PARTS = ("parquet", "csv", "tsv", "npy")
+FORMATS_IN_PARTS = ("parquet", "csv", "tsv", "npy")  # that can be read in parts
 
 
 @dataclass(frozen=True)
@@ -67,13 +66,13 @@ def disk_files(
         remove(one)
 
 
-def _is_in_parts(path: str, formats: tuple[str, ...], allowed: tuple[str, ...], what: str) -> bool:
+def _is_in_parts(path: str, allowed: tuple[str, ...], what: str) -> bool:
     is_other = path == STANDARD or is_address(path) or Path(path).is_dir() or suffix_of(path) == ".zarr"
-    return is_other or ".zarr/" in path or format_of(path.rstrip("/"), allowed, what).name in formats
+    return is_other or ".zarr/" in path or format_of(path.rstrip("/"), allowed, what).name in FORMATS_IN_PARTS
 
 
 def _nodes(session: Session, path: str, target: Path) -> str:
-    if _is_in_parts(path, NODES_IN_PARTS, NODE_FORMATS, "nodes"):
+    if _is_in_parts(path, NODE_FORMATS, "nodes"):
         return path
     source = open_input(path, NODE_FORMATS, "nodes")
     if not target.exists():
@@ -104,7 +103,7 @@ def _as_table(batch: Any) -> Any:
 def _edges(
     session: Session, files: DiskFiles, nodes: str, columns: NodeColumns, edges: EdgeColumns, made: list[Path]
 ) -> DiskFiles:
-    if _is_in_parts(files.edges, EDGES_IN_PARTS, EDGE_FORMATS, "edges"):
+    if _is_in_parts(files.edges, EDGE_FORMATS, "edges"):
         return files
     table, array, weights = made[1].with_suffix(".parquet"), made[1].with_suffix(".npy"), made[2]
     if not (table.exists() or array.exists()):

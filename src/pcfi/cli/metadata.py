@@ -11,6 +11,7 @@ from pcfi.files import node_files
 from pcfi.inputs.columns import EdgeColumns, NodeColumns, choose_edge_columns, unused_weight
 from pcfi.inputs.node_tables import kind_of_arrow
 
+OTHER_FORMATS = (".zarr", "a folder of pcfi.scale.build_graph")  # of nodes, of edges
 SAMPLE = 1 << 20  # bytes of a text file used to estimate the length of its lines
 
 
@@ -43,12 +44,22 @@ class FileMetadata:
 
 def serves(paths: tuple[str, str], *, text: bool = False) -> bool:
     """Whether both files have formats whose metadata is sufficient."""
+    return _serves_nodes(paths[0], text=text) and _serves_edges(paths[1])
+
+
+def _serves_nodes(path: str, *, text: bool) -> bool:
     from pcfi.files.paths import suffix_of, table_suffix
     from pcfi.outofcore.edge_tables import SUFFIXES as TABLES
     from pcfi.outofcore.feature_stores import SUFFIXES
 
-    nodes = suffix_of(paths[0]) in SUFFIXES or ".zarr/" in paths[0] or (text and table_suffix(paths[0]) in TABLES)
-    return nodes and (table_suffix(paths[1]) in (*TABLES, ".npy") or Path(paths[1]).is_dir())
+    return suffix_of(path) in SUFFIXES or ".zarr/" in path or (text and table_suffix(path) in TABLES)
+
+
+def _serves_edges(path: str) -> bool:
+    from pcfi.files.paths import table_suffix
+    from pcfi.outofcore.edge_tables import SUFFIXES
+
+    return table_suffix(path) in (*SUFFIXES, ".npy") or Path(path).is_dir()
 
 
 def read_metadata(
@@ -69,7 +80,7 @@ def read_metadata(
     for path, what in zip(paths, ("nodes", "edges"), strict=True):
         if not is_address(path) and not Path(path).exists():
             raise FileError(f"{path} does not exist: check the path of the {what}")
-    _refuse_others(paths, text=conversion is not None)
+    _check_formats(paths, text=conversion is not None)
     chosen, line = _choose_ends(session, paths[1], edge_columns)
     nodes = open_nodes(paths[0], node_columns, ends_of(paths[1], edge_columns), limit, conversion)
     session.say(_described(nodes, paths[0]))
@@ -91,23 +102,14 @@ def _described(nodes: Any, path: str) -> str:
     return node_files.described(contents, path, n_nodes)
 
 
-def _refuse_others(paths: tuple[str, str], *, text: bool) -> None:
-    if serves(paths, text=text):
-        return
-    from pcfi.files.paths import suffix_of, table_suffix
-    from pcfi.outofcore.edge_tables import SUFFIXES as TABLES
-    from pcfi.outofcore.feature_stores import SUFFIXES
-
-    if suffix_of(paths[0]) not in SUFFIXES and table_suffix(paths[0]) not in TABLES and ".zarr/" not in paths[0]:
-        raise ParameterError(
-            "with --memory or --cluster, nodes must be .parquet (a file, or a folder of files), .csv, .tsv (also .gz, "
-            f".zst), .npy or .zarr, got {paths[0]}: convert the file, or leave out --memory and --cluster"
-        )
-    raise ParameterError(
-        "with --memory or --cluster, edges must be .parquet (a file, or a folder of files), .csv, .tsv (also .gz, "
-        f".zst), .npy or a folder of pcfi.scale.build_graph, got {paths[1]}: convert the file, or leave out --memory "
-        "and --cluster"
-    )
+def _check_formats(paths: tuple[str, str], *, text: bool) -> None:
+    nodes, edges = _serves_nodes(paths[0], text=text), _serves_edges(paths[1])
+    for path, what, other, is_served in zip(paths, ("nodes", "edges"), OTHER_FORMATS, (nodes, edges), strict=True):
+        if not is_served:
+            raise ParameterError(
+                f"with --memory or --cluster, {what} must be .parquet (a file, or a folder of files), .csv, .tsv (also "
+                f".gz, .zst), .npy or {other}, got {path}: convert the file, or leave out --memory and --cluster"
+            )
 
 
 def _choose_ends(session: Session, path: str, columns: EdgeColumns) -> tuple[dict[str, Any], str]:
