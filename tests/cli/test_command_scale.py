@@ -284,7 +284,7 @@ def test_files_that_do_not_fit_are_filled_from_disk_without_being_told_to(files,
     # what only the table in memory gives is not refused for a reason that nobody asked for
     done = invoke(*command, tmp_path / "whole.csv", "--method", "mean")
     assert done.exit_code == 0, done.stderr
-    assert "from disk" not in done.stderr
+    assert "on disk" not in done.stderr
 
 
 def test_a_run_from_disk_that_was_stopped_goes_on_there(files, tmp_path, monkeypatch):
@@ -392,5 +392,5 @@ def test_the_advice_names_a_budget_that_suffices():
     job = requirements.Requirements(10**11, 32 * 10**9, 2 * 10**9, 10**8, 10**10, 60.0, True)
     assert job.remarks() == ["Filling this in memory takes about 100.0 GB: use --memory 3GB."]
     larger = requirements.Requirements(10**11, 10**9, 2 * 10**9, 1, 1, 60.0, True)
-    assert "a machine with more memory" in larger.remarks()[0]
+    assert "This machine has too little memory" in larger.remarks()[0]
     assert requirements.Requirements(1, 10**9, 1, 1, 1, 1.0, False).remarks() == []

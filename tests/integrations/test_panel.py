@@ -101,7 +101,7 @@ def test_nodes_are_matched_by_name_or_number(graph):
     if not isinstance(graph, nx.Graph):
         named = pcfi.panel.impute(long(), graph, nodes=NAMES, **KEYS).values["speed"]
         np.testing.assert_allclose(named, expected)
-        with pytest.raises(pcfi.GraphError, match="pass their names in the order of the graph with nodes="):
+        with pytest.raises(pcfi.GraphError, match="pass the names in the order of the graph with nodes="):
             pcfi.panel.impute(long(), graph, **KEYS)
 
 
@@ -226,10 +226,10 @@ NUMBERED = [np.arange(5), np.arange(1, 6)]
 @pytest.mark.parametrize(
     ("table", "graph", "text"),
     [
-        (long(), EDGES, "read with node='sensor', time='when'"),
-        (long(), None, "read with node='sensor', time='when'"),
-        (long().assign(sensor=long()["sensor"].map(NAMES.index)), NUMBERED, "read with node='sensor', time='when'"),
-        (pl.from_pandas(long()), EDGES, "read with node='sensor', time='when'"),
+        (long(), EDGES, "pass node='sensor', time='when'"),
+        (long(), None, "pass node='sensor', time='when'"),
+        (long().assign(sensor=long()["sensor"].map(NAMES.index)), NUMBERED, "pass node='sensor', time='when'"),
+        (pl.from_pandas(long()), EDGES, "pass node='sensor', time='when'"),
         (long().set_index(["sensor", "when"]), EDGES, "levels 'sensor', 'when', as that of a long table"),
         (wide().T, EDGES, r"pass table\.T"),
         (wide().T.rename_axis("sensor").reset_index(), EDGES, r"pass table\.set_index\('sensor'\)\.T"),

@@ -157,7 +157,7 @@ def test_a_mapped_graph_serves_impute_and_survives_pickling(tmp_path):
         ({"source": [3, 3], "target": [4, 4], "weight": [1e308, 1e308]}, r"weights of node 3 overflows float64"),
         ({"source": [0, 1], "target": [1, None]}, r"edge 1 has no value in column 'target'"),
         ({"source": ["a", "b"], "target": ["b", "c"]}, r"column 'source' holds string, but must hold row numbers"),
-        ({"only": [1, 2]}, r"name those that hold the ends of an edge"),
+        ({"only": [1, 2]}, r"name the columns with the ends of each edge"),
     ],
 )
 def test_bad_edges_are_refused_and_leave_no_folder(tmp_path, table, message):
