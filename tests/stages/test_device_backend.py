@@ -221,7 +221,7 @@ def test_bad_values_on_a_device_get_the_same_errors():
     with pytest.raises(pcfi.FeatureError, match=r"features\[0, 1\] is inf"):
         device_tensor(features, [[0], [1]])
     features[0, 1] = 0.0
-    with pytest.raises(pcfi.FeatureError, match="NaN, but known says it is known"):
+    with pytest.raises(pcfi.FeatureError, match="NaN, but known is True there"):
         device_tensor(features, [[0], [1]], known=np.ones((2, 2), bool))
     with pytest.raises(pcfi.FeatureError, match="shape \\(2, 1\\), but features has shape \\(2, 2\\)"):
         device_tensor(features, [[0], [1]], known=np.ones((2, 1), bool))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pcfi
 from pcfi.cli.loading import Loaded
-from pcfi.cli.outputs import Outputs
+from pcfi.cli.outputs import OutputOptions
 from pcfi.errors import FileError, TuningWarning
 from pcfi.files.formats import Format
 from pcfi.files.geo_files import GeometryColumn
@@ -16,7 +16,7 @@ CONFIDENCE = "_confidence"
 FILLED, LOW, HIGH, ERROR = "_filled", "_low", "_high", "_error"
 
 
-def tables_of(loaded: Loaded, result: Any, outputs: Outputs) -> dict[str, Any]:
+def tables_of(loaded: Loaded, result: Any, outputs: OutputOptions) -> dict[str, Any]:
     """The requested tables, by their content: values, confidence, hops, intervals."""
     channels = [column.name for column in loaded.table.columns]
     ids_and_channels = [name for name in result.values.column_names if name in {loaded.nodes.id, *channels}]
@@ -33,7 +33,7 @@ def tables_of(loaded: Loaded, result: Any, outputs: Outputs) -> dict[str, Any]:
     if outputs.hops and result.hops is not None:
         tables["hops"] = _null_where_unreachable(result.hops.select(ids_and_channels), channels)
     elif outputs.hops:
-        _left_out(outputs.hops, f"the method {result.method} was best, and it does not search the graph")
+        _left_out(outputs.hops, f"the method {result.method} was best, and it does not count hops")
     if outputs.intervals and result.expected_error is not None:
         tables["intervals"] = _intervals(loaded, result, outputs.coverage)
     elif outputs.intervals:
@@ -46,7 +46,7 @@ def _left_out(what: str, why: str) -> None:
 
 
 def fitting(what: str, table: Any, form: Format, loaded: Loaded) -> Any:
-    """The table as its format needs it: text as it was read, typed columns for other tables, channels for arrays."""
+    """The table in the form of its format: original text, typed columns, or only the channels for arrays."""
     geometry = loaded.nodes.geometry
     if form.is_text:
         table = table if geometry is None else geometry.as_text(table)
@@ -54,14 +54,14 @@ def fitting(what: str, table: Any, form: Format, loaded: Loaded) -> Any:
     if not form.is_array:
         return loaded.nodes.typed(table)
     if loaded.nodes.categorical:
-        raise FileError(f"a file .{form.name} holds numbers only: write categories to .parquet or .csv")
+        raise FileError(f"a .{form.name} file can hold only numbers: write categories to .parquet or .csv")
     added = set(position_names(table.num_columns)).difference(loaded.nodes.table.column_names)
     names = added.union(loaded.names)
     return table.select([name for name in table.column_names if name.removesuffix(CONFIDENCE) in names])
 
 
 def as_written(what: str, table: Any, loaded: Loaded) -> Any:
-    """Numbers with the decimal mark of the node file, if that is text; known cells of values as they are there."""
+    """Numbers with the decimal mark of a text node file; known cells keep their original text."""
     import pyarrow as pa
 
     written = loaded.nodes.written
@@ -75,7 +75,7 @@ def as_written(what: str, table: Any, loaded: Loaded) -> Any:
 
 
 def delimiter(form: Format, loaded: Loaded) -> str | None:
-    """What separates columns of a text file: the same as in the node file if that has the same suffix."""
+    """Delimiter of a text file: that of the node file if the suffix is the same."""
     written = loaded.nodes.written
     if not form.is_text or written is None or written.format != form.name:
         return None
@@ -83,20 +83,20 @@ def delimiter(form: Format, loaded: Loaded) -> str | None:
 
 
 def geometry_for(what: str, loaded: Loaded) -> GeometryColumn | None:
-    """The geometry that goes with a table: that of a map with its values."""
+    """The geometry to write with a table; only the values of a map have one."""
     return loaded.nodes.geometry if what == "values" else None
 
 
 def _with_confidence(table: Any, result: Any, channels: Sequence[str]) -> Any:
     for name in channels:
         if name + CONFIDENCE in table.column_names:
-            raise FileError(f"the nodes have a column {name + CONFIDENCE!r} already: use --confidence FILE instead")
+            raise FileError(f"the node file already has a column {name + CONFIDENCE!r}: use --confidence FILE instead")
         table = table.append_column(name + CONFIDENCE, result.confidence[name])
     return table
 
 
 def _with_map_columns(loaded: Loaded, table: Any, result: Any, coverage: float) -> Any:
-    """The filled table of a map: each column that had missing cells, whether a cell was filled, and its interval."""
+    """Add to a map, for each column that had missing cells, whether a cell was filled, and its interval."""
     import pyarrow as pa
 
     low, high = (None, None) if result.expected_error is None else result.interval(coverage)
@@ -108,7 +108,7 @@ def _with_map_columns(loaded: Loaded, table: Any, result: Any, coverage: float) 
             added |= {LOW: low[column.name], HIGH: high[column.name]}
         for ending, cells in added.items():
             if column.name + ending in table.column_names:
-                raise FileError(f"the nodes have a column {column.name + ending!r} already: rename it")
+                raise FileError(f"the node file already has a column {column.name + ending!r}: rename it")
             table = table.append_column(column.name + ending, cells)
     return table
 

@@ -12,25 +12,25 @@ from pcfi.inputs.columns import ID_LIKE, EdgeColumns, shortened
 from pcfi.inputs.ids import is_frame, narwhals
 from pcfi.inputs.node_tables import NodeTable
 
-CODE_LIKE = r"(?i:fips|geoid|zip|post(al)?_?code|^plz|code$|nuts|tract|key$|_$)|[_a-z]No$|NO$|^(?i:no|nr)$|" + ID_LIKE
-MEASURED = r"(?i)^[xyz]$|^lat|^lon|year|month|week|day|date|time|hour"  # consecutive numbers that mean something
-MIN_ROWS = 20  # of a table in which whole numbers that all differ are no chance
+CODE_NAMES = r"(?i:fips|geoid|zip|post(al)?_?code|^plz|code$|nuts|tract|key$|_$)|[_a-z]No$|NO$|^(?i:no|nr)$|" + ID_LIKE
+MEASUREMENT_NAMES = r"(?i)^[xyz]$|^lat|^lon|year|month|week|day|date|time|hour"  # may be consecutive numbers
+MIN_ROWS = 20  # in smaller tables, integers may be unique by chance
 
 
 def code_columns(table: NodeTable, edges: Any = None, ends: EdgeColumns | None = None) -> list[str]:
-    """Channels without missing cells whose values are whole numbers that all differ, and are consecutive or called so.
+    """Complete channels of unique integers that are consecutive or have a name like a code.
 
-    Such a column says nothing about others, except by chance or by the order in which rows were numbered. One that
-    holds what an edge table names is left to the warning about ids.
+    Such a column does not predict others, except by chance or through the order of the rows. A column that contains
+    the ids of an edge table is covered by the warning about ids.
     """
     frame, names = narwhals().from_native(table.native, eager_only=True), []
     for column in table.columns:
         series = frame.get_column(column.name)
         if column.codes is None and len(series) >= MIN_ROWS and series.dtype.is_numeric() and not column.missing.any():
             values = np.asarray(series.cast(narwhals().Float64).to_numpy())
-            is_called_so = re.search(CODE_LIKE, str(column.name)) is not None
-            is_measured = re.search(MEASURED, str(column.name)) is not None
-            if (is_called_so and _all_differ(values)) or (_are_numbers_of_rows(values) and not is_measured):
+            is_code = re.search(CODE_NAMES, str(column.name)) is not None
+            is_measurement = re.search(MEASUREMENT_NAMES, str(column.name)) is not None
+            if (is_code and _are_unique_integers(values)) or (_are_consecutive(values) and not is_measurement):
                 names.append(column.name)
     if names and is_frame(edges):
         named = table.id_like_channel(edges, ends or EdgeColumns())
@@ -39,24 +39,24 @@ def code_columns(table: NodeTable, edges: Any = None, ends: EdgeColumns | None =
 
 
 def warn_of_codes(names: list[str], remedy: str, *, stacklevel: int) -> None:
-    """Warn of such columns; `remedy` says how to leave them out."""
+    """Warn about such columns; `remedy` says how to leave them out."""
     if names:
         warnings.warn(f"{code_text(names)}: {remedy}", ColumnWarning, stacklevel=stacklevel + 1)
 
 
 def code_text(names: list[str]) -> str:
-    """What to say about such columns; the caller adds how to leave them out."""
+    """Message about such columns; the caller adds how to leave them out."""
     one = len(names) == 1
     listed = shortened([repr(name) for name in names], 6)
     return (
-        f"the column{'' if one else 's'} {listed} {'holds' if one else 'hold'} whole numbers that all differ, as codes "
-        f"do, and {'is' if one else 'are'} used like measurements"
+        f"the column{'' if one else 's'} {listed} {'holds' if one else 'hold'} unique integers, like codes, but "
+        f"{'is' if one else 'are'} used as measurements"
     )
 
 
-def _all_differ(values: Array) -> bool:
+def _are_unique_integers(values: Array) -> bool:
     return bool((values == np.rint(values)).all() and len(np.unique(values)) == len(values))
 
 
-def _are_numbers_of_rows(values: Array) -> bool:
-    return bool(values.max() - values.min() + 1 == len(values)) and _all_differ(values)
+def _are_consecutive(values: Array) -> bool:
+    return bool(values.max() - values.min() + 1 == len(values)) and _are_unique_integers(values)

@@ -11,30 +11,30 @@ from pcfi.errors import GraphError, counted
 from pcfi.inputs.columns import EdgeColumns, Kind, choose_edge_columns, unused_weight
 from pcfi.inputs.ids import ROWS_IN_SAMPLE, Ids, is_unique, kind_of, kinds_of, locate, match_kind, narwhals, open_frame
 
-MAX_IDS_SHOWN = 5  # ids that an error names
-MANY_EDGES = 100_000  # edges whose two ends are looked up on two threads
+MAX_IDS_SHOWN = 5  # ids in an error
+MANY_EDGES = 100_000  # from here on, the two ends are looked up on two threads
 NEARLY_EQUAL: dict[str, Callable[[str], str]] = {
-    "spaces around them do": str.strip,
-    "upper and lower case do": str.lower,
-    "leading zeros do": lambda name: name.lstrip("0"),
+    "surrounding spaces": str.strip,
+    "upper and lower case": str.lower,
+    "leading zeros": lambda name: name.lstrip("0"),
 }
 
 
 def open_edges(edges: Any, columns: EdgeColumns) -> tuple[Any, Any]:
-    """The edge table as a narwhals DataFrame, and which of its columns are ends and weights."""
+    """The edge table as a narwhals DataFrame, and its end and weight columns."""
     frame = open_frame(edges, "the edge table")
     return frame, choose_edge_columns(frame.columns, columns, "the edge table")
 
 
 def kind_of_ends(edges: Any, columns: EdgeColumns) -> Kind:
-    """Kind of the ends of the edges: integers if both are, else text."""
+    """Kind of the ends of the edges: integers if both columns are, else text."""
     frame, chosen = open_edges(edges, columns)
     kinds = {kind_of(frame.get_column(name).dtype) for name in chosen.ends}
     return kinds.pop() if len(kinds) == 1 and kinds <= {Kind.INTEGER, Kind.TEXT} else Kind.TEXT
 
 
 def unused_weight_column(edges: Any, columns: EdgeColumns) -> str | None:
-    """A column of numbers that the user may expect to be the weights, but that is not used."""
+    """An unused numeric column that the user may expect to be the weights."""
     frame, chosen = open_edges(edges, columns)
     return unused_weight(kinds_of(frame), chosen, columns)
 
@@ -42,7 +42,7 @@ def unused_weight_column(edges: Any, columns: EdgeColumns) -> str | None:
 def read_edges(
     edges: Any, ids: Ids, columns: EdgeColumns | None = None, *, nodes: Any = None
 ) -> tuple[Array, Array | None]:
-    """An edge table that names nodes by id -> (edge index, weights). `nodes` is the node table, for errors."""
+    """An edge table with node ids -> (edge index, weights). `nodes` is the node table, for errors."""
     columns = columns or EdgeColumns()
     frame, chosen = open_edges(edges, columns)
     try:
@@ -55,14 +55,14 @@ def read_edges(
             others = (name for name in nodes.columns if name != ids.column)
             match = column_of_ends(nodes, others, frame, chosen.ends)
             if match is not None:
-                text = f"{error.message}; the column {match!r} of the nodes holds all ids that the edges name"
+                text = f"{error.message}; the node column {match!r} contains all ids that the edges use"
                 raise GraphError(text, remedy="name it with {id}") from None
         raise
     return ends[:, known], _read_weights(frame, chosen.weight, known)
 
 
 def _rows_of_ends(frame: Any, names: tuple[str, str], ids: Ids, nodes: Any) -> Array:
-    """Rows of the nodes at both ends of every edge, -1 where there is none; in a large table both at the same time."""
+    """Rows of the nodes at both ends of every edge, -1 if unknown; in parallel for a large table."""
 
     def rows(name: str, _: Any = None) -> Array:
         return ids.rows(frame.get_column(name), f"the edge column {name!r}", nodes)
@@ -75,7 +75,7 @@ def _rows_of_ends(frame: Any, names: tuple[str, str], ids: Ids, nodes: Any) -> A
 
 
 def column_of_ends(nodes: Any, names: Iterable[str], edges: Any, ends: tuple[str, str]) -> str | None:
-    """The first of these columns of the nodes whose values all differ and hold everything that the ends name."""
+    """The first of these node columns that is unique and contains every id that the ends use."""
     series = [edges.get_column(name) for name in ends]
     for name in names:
         column = nodes.get_column(name)
@@ -110,13 +110,14 @@ def _refuse_unknown(frame: Any, columns: tuple[str, str], ends: Array, ids: Ids)
     ]
     there = f" (such as {_few(held)})" if held else ""
     advice = (
-        "name another column of ids with {id}"
+        "name another id column with {id}"
         if len(edges) == ends.shape[1]
-        else "leave these edges out with {unknown_ids='drop'}"
+        else "drop these edges with {unknown_ids='drop'}"
     )
     raise GraphError(
-        f"edge {edges[0]} names {names[0]!r}, which is not in {ids.words} of the nodes{there}; "
-        f"{counted(len(edges), 'edge')} of {ends.shape[1]:,} do so (such as {_few(names)}){_near(held, names)}",
+        f"edge {edges[0]} refers to {names[0]!r}, which is not in {ids.words} of the nodes{there}; "
+        f"{counted(len(edges), 'edge')} of {ends.shape[1]:,} refer to unknown ids (such as {_few(names)})"
+        f"{_near(held, names)}",
         remedy=f"add the rows, or {advice}",
     )
 
@@ -133,7 +134,7 @@ def _near(held: list[Any], names: list[Any]) -> str:
         return ""
     for words, change in NEARLY_EQUAL.items():
         if {change(name) for name in texts} & {change(name) for name in held}:
-            return f"; ids match if {words} not count"
+            return f"; ids match if {words} are ignored"
     return ""
 
 
@@ -150,7 +151,7 @@ def _read_weights(frame: Any, weight: str | None, known: Array) -> Array | None:
 
 
 def _first_text(series: Any) -> str:
-    """The first value of a column of text that is not a number, in words."""
+    """The first value of a text column that is not a number, as text."""
     if match_kind(series) != "strings":
         return ""
     for edge, value in enumerate(series.to_list()):

@@ -30,8 +30,8 @@ def impute(
     G : networkx Graph, DiGraph, MultiGraph or MultiDiGraph
         Not modified. An attribute of a node is missing if the node does not have it, or if it is None or NaN.
     attributes : str or list of str, default=None
-        The attributes to fill: numbers, or vectors of one length (NaN marks a missing component). None: all
-        attributes with such values.
+        The attributes to fill: numbers, or vectors of equal length (NaN marks a missing component). None: all
+        numeric attributes.
     weight : str, default=None
         The edge attribute with the weights: similarities, not distances. None: all edges have weight 1. Weights of
         parallel edges are added.
@@ -140,7 +140,7 @@ class _NodeAttribute:
             if first[2:] != (len(vector), _kind(value)):
                 raise FeatureError(
                     f"the attribute {name!r} is {value!r} on node {node!r}, but {first[1]!r} on node {first[0]!r}: all "
-                    "must be numbers, or vectors of one type and length"
+                    "must be numbers, or vectors of the same type and length"
                 )
             rows[row] = vector
         if first is None:
