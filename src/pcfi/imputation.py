@@ -29,6 +29,7 @@ from pcfi.pipeline.policies import (
     has_converged,
     refuse_non_finite,
     status_of,
+    unreachable_by_column,
     usual_warnings,
 )
 from pcfi.positions import graph_position, sized_like
@@ -203,6 +204,9 @@ def _report(problem: Problem, resolved: Resolved, filled: Filled) -> tuple[Imput
         n_unreachable = count_unreachable(hops, problem)
     else:
         n_unreachable = int(empty[problem.first_channels].sum()) * problem.n_counted
+    if tuning is not None and tuning.columns and hops is not None:
+        of_columns = unreachable_by_column(hops, problem)
+        tuning = replace(tuning, columns=tuning.columns.with_unreachable(of_columns.tolist()))
     notices = usual_warnings(problem, settings, status, converged=converged, n_unreachable=n_unreachable)
     notices += tuning_warnings(tuning) if problem.n_missing else []
     notices += _scale_warnings(problem, settings, filled) + _graph_warnings(resolved, problem)
@@ -280,7 +284,25 @@ def read_bounds(bounds: Any, problem: Problem) -> Array | None:
         if str(name) not in names:
             raise ParameterError(f"names {name!r}, but the columns are {shortened(names)}", parameter="bounds")
         limits[:, problem.columns == names.index(str(name))] = _read_pair(pair)[:, None]
+    check_bounds(limits, problem)
     return limits
+
+
+def check_bounds(limits: Array | None, problem: Problem) -> None:
+    """Raise an error if known values are outside the bounds."""
+    if limits is None:
+        return
+    known, channels = problem.channels.n_known > 0, problem.channels
+    with np.errstate(invalid="ignore"):
+        outside = known & ((channels.low < limits[0]) | (channels.high > limits[1]))
+    for channel in np.flatnonzero(outside)[:1]:
+        low, high = limits[:, channel]
+        raise ParameterError(
+            f"of the column {column_names(problem)[problem.columns[channel]]!r} are ({low:g}, {high:g}), but its known "
+            f"values range from {channels.low[channel]:g} to {channels.high[channel]:g}: widen the bounds, or replace "
+            "impossible values with NaN",
+            parameter="bounds",
+        )
 
 
 def plain_bounds(bounds: Any) -> Any:

@@ -14,6 +14,7 @@ from pcfi.cli.requirements import FileSizes, Requirements, read_sizes, requireme
 from pcfi.cli.session import Session, open_session
 from pcfi.errors import counted
 from pcfi.estimation.result import ColumnReport
+from pcfi.inputs.missing_markers import marker_text, missing_markers
 from pcfi.report.facts import GraphFacts, HopFacts, finite
 from pcfi.system_memory import size_in_words
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 MAX_CHANNELS_SHOWN = 30
 MAX_HOPS_SHOWN = 10
 MAX_RANGE_RATIO = 100  # of the widest to the narrowest channel; above, the narrow ones hardly count
-MISSING_MARKERS = (-999.0, -9999.0, -99999.0, 9999.0, 99999.0)  # values that often stand for missing cells
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def summarize(loaded: Loaded) -> Info:
         hops=hop_facts(count_hops(problem), None, problem.first_channels),
         memory={"filling": needed.total, "tables": int(loaded.nodes.table.nbytes), "available": job.available},
         job=job,
-        remarks=(*_remarks(facts, channels), *_markers(problem, channels), *job.remarks()),
+        remarks=(*_remarks(facts, channels), *_markers(problem), *job.remarks()),
     )
 
 
@@ -166,17 +166,11 @@ def _remarks(graph: GraphFacts, channels: tuple[ChannelSummary, ...]) -> list[st
     return remarks
 
 
-def _markers(problem: "Problem", channels: tuple[ChannelSummary, ...]) -> list[str]:
-    """Notes on the lowest or highest values that occur repeatedly and look like markers of missing cells."""
-    markers: dict[float, list[str]] = {}
-    for place, channel in zip(problem.first_channels, channels, strict=True):
-        for value in set(MISSING_MARKERS).intersection({channel.low, channel.high}):
-            if (problem.values[:, place] == value).sum() > 1:
-                markers.setdefault(value, []).append(channel.name)
+def _markers(problem: "Problem") -> list[str]:
+    """Notes on values that look like markers of missing cells."""
     return [
-        f"{value:g} occurs repeatedly in {counted(len(names), 'channel')}, first {names[0]!r}: if it means missing, "
-        f"add --missing-value {value:g}."
-        for value, names in markers.items()
+        f"{marker_text(value, names)}: if it means missing, add --missing-value {value:g}."
+        for value, names in missing_markers(problem).items()
     ]
 
 

@@ -1,4 +1,4 @@
-"""Channels of a table that hold codes (FIPS, row numbers, postal codes) rather than measurements."""
+"""Columns of a table that may have another meaning than assumed: codes, and numbers that are stored as text."""
 
 import re
 import warnings
@@ -15,6 +15,8 @@ from pcfi.inputs.node_tables import NodeTable
 CODE_NAMES = r"(?i:fips|geoid|zip|post(al)?_?code|^plz|code$|nuts|tract|key$|_$)|[_a-z]No$|NO$|^(?i:no|nr)$|" + ID_LIKE
 MEASUREMENT_NAMES = r"(?i)^[xyz]$|^lat|^lon|year|month|week|day|date|time|hour"  # may be consecutive numbers
 MIN_ROWS = 20  # in smaller tables, integers may be unique by chance
+_DIGITS = r"(?!0\d)(\d{1,3}([., ']\d{3})+([.,]\d+)?|\d+([.,]\d+)?)"
+TEXT_NUMBER = re.compile(rf"\s*[-+]?[$€£¥]?\s?[-+]?{_DIGITS}\s?[%$€£¥]?\s*")  # $1,234.50, 12 %, 1234, but not 007
 
 
 def code_columns(table: NodeTable, edges: Any = None, ends: EdgeColumns | None = None) -> list[str]:
@@ -38,10 +40,27 @@ def code_columns(table: NodeTable, edges: Any = None, ends: EdgeColumns | None =
     return names
 
 
-def warn_of_codes(names: list[str], remedy: str, *, stacklevel: int) -> None:
-    """Warn about such columns; `remedy` says how to leave them out."""
-    if names:
-        warnings.warn(f"{code_text(names)}: {remedy}", ColumnWarning, stacklevel=stacklevel + 1)
+def warn_of_columns(table: NodeTable, codes: list[str], remedy: str, *, stacklevel: int) -> None:
+    """Warn about columns of codes, `remedy` says how to leave them out, and about numbers that are stored as text."""
+    if codes:
+        warnings.warn(f"{code_text(codes)}: {remedy}", ColumnWarning, stacklevel=stacklevel + 1)
+    for name, value in text_numbers(table):
+        text = f"the column {name!r} is not filled, because {value!r} is text: convert the column to numbers first"
+        warnings.warn(text, ColumnWarning, stacklevel=stacklevel + 1)
+
+
+def text_numbers(table: NodeTable) -> list[tuple[str, str]]:
+    """Incomplete columns of text that are not filled though all their values look like numbers, and one such value."""
+    frame, used = narwhals().from_native(table.native, eager_only=True), {column.name for column in table.columns}
+    examples = []
+    for name in frame.columns:
+        series = frame.get_column(name)
+        if name in used or name == table.ids.column or series.dtype != narwhals().String or not series.null_count():
+            continue
+        values = series.drop_nulls().to_list()
+        if values and all(isinstance(value, str) and TEXT_NUMBER.fullmatch(value) for value in values):
+            examples.append((name, values[0]))
+    return examples
 
 
 def code_text(names: list[str]) -> str:

@@ -11,7 +11,7 @@ from pcfi._typing import Array
 from pcfi.errors import FeatureError, UnsupportedTypeError
 from pcfi.inputs import tensors
 from pcfi.inputs.cell_names import CellNames
-from pcfi.inputs.code_columns import code_columns, warn_of_codes
+from pcfi.inputs.code_columns import code_columns, warn_of_columns
 from pcfi.inputs.columns import refuse_long_integers
 from pcfi.inputs.graphs import GraphLike
 from pcfi.inputs.ids import is_frame
@@ -100,7 +100,7 @@ def open_container(features: Any, known: Any, graph: GraphLike = None) -> Contai
     if is_frame(features):
         features = read_table(features, graph=graph)
         remedy = "drop them, or use pcfi.frames.impute with channels=[...]"
-        warn_of_codes(code_columns(features, graph), remedy, stacklevel=4)
+        warn_of_columns(features, code_columns(features, graph), remedy, stacklevel=4)
     return next(read for recognises, read in _READERS if recognises(features))(features, known)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from pcfi.evaluation import Evaluation
 from pcfi.evaluation import evaluate as evaluate_features
 from pcfi.imputation import impute as impute_features
-from pcfi.inputs.code_columns import code_columns, warn_of_codes
+from pcfi.inputs.code_columns import code_columns, warn_of_columns
 from pcfi.inputs.columns import EdgeColumns, NodeColumns, Weight
 from pcfi.inputs.node_tables import NodeTable, read_table
 from pcfi.result import Imputation
@@ -147,5 +147,6 @@ def _read(nodes: Any, edges: Any, named: dict[str, Any], ends: dict[str, Any], *
         **options,
     )
     if named["channels"] is None:
-        warn_of_codes(code_columns(table, edges, columns), "name the columns to use with channels=[...]", stacklevel=3)
+        remedy = "name the columns to use with channels=[...]"
+        warn_of_columns(table, code_columns(table, edges, columns), remedy, stacklevel=3)
     return table, table.number_nodes(edges, columns)

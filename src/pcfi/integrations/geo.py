@@ -10,7 +10,7 @@ import numpy as np
 from pcfi._typing import Array
 from pcfi.errors import GraphWarning, ParameterError
 from pcfi.imputation import impute as impute_features
-from pcfi.inputs.code_columns import code_columns, warn_of_codes
+from pcfi.inputs.code_columns import code_columns, warn_of_columns
 from pcfi.inputs.columns import EdgeColumns, NodeColumns
 from pcfi.inputs.graphs import Graph
 from pcfi.inputs.node_tables import read_table
@@ -106,7 +106,7 @@ def impute(
     table = read_table(gdf.assign(**extra) if extra else gdf, columns, graph=graph, round=round)
     if channels is None:
         codes = [name for name in code_columns(table, graph) if name not in extra]
-        warn_of_codes(codes, "name the columns to use with channels=[...]", stacklevel=2)
+        warn_of_columns(table, codes, "name the columns to use with channels=[...]", stacklevel=2)
     if edges is None:
         candidates = [table.number_nodes(graph, EdgeColumns())]
     else:

@@ -4,6 +4,7 @@ import numpy as np
 
 from pcfi._typing import Array
 from pcfi.errors import (
+    ColumnWarning,
     DivergenceError,
     NotSettledWarning,
     ParameterError,
@@ -12,6 +13,7 @@ from pcfi.errors import (
     UnreachableWarning,
     counted,
 )
+from pcfi.inputs.missing_markers import marker_text, missing_markers
 from pcfi.inputs.problem import Problem
 from pcfi.settings import Settings
 from pcfi.stages.diffusion import DiffusionOutcome
@@ -28,12 +30,17 @@ def check_policies(problem: Problem, settings: Settings) -> None:
         )
 
 
+def unreachable_by_column(hops: Hops, problem: Problem) -> Array:
+    """Number of cells of each column that no source can reach, of the nodes that are counted."""
+    per_pattern = hops.n_unreachable
+    if problem.counted_nodes is not None:
+        per_pattern = (~hops.is_reachable(hops.codes[problem.counted_nodes])).sum(0)
+    return np.asarray(per_pattern[hops.patterns[problem.first_channels]])
+
+
 def count_unreachable(hops: Hops, problem: Problem) -> int:
     """Number of cells that no source can reach, of the nodes that are counted."""
-    if problem.counted_nodes is None:
-        return hops.unreachable_cells(problem.first_channels)
-    per_pattern = (~hops.is_reachable(hops.codes[problem.counted_nodes])).sum(0)
-    return int(per_pattern[hops.patterns[problem.first_channels]].sum())
+    return int(unreachable_by_column(hops, problem).sum())
 
 
 def refuse_divergence(outcome: DiffusionOutcome) -> None:
@@ -103,8 +110,14 @@ def status_of(problem: Problem, settings: Settings, outcome: DiffusionOutcome | 
 def usual_warnings(
     problem: Problem, settings: Settings, status: str, *, converged: bool, n_unreachable: int
 ) -> list[PcfiWarning]:
-    """Warnings of any method: not settled, and unreachable cells."""
-    notices: list[PcfiWarning] = []
+    """Warnings of any method: not settled, unreachable cells, and values that may mark missing cells."""
+    notices: list[PcfiWarning] = [
+        ColumnWarning(
+            f"{marker_text(value, names)}: if it marks missing cells, replace it with NaN, or name it with "
+            f"missing_values=[{value:g}] or --missing-value {value:g}"
+        )
+        for value, names in missing_markers(problem).items()
+    ]
     if not converged:
         advice = "raise max_steps or loosen rtol" + (", or use a smaller alpha" if settings.method == "pcfi" else "")
         notices.append(NotSettledWarning(f"{status} To settle it, {advice}."))
