@@ -273,7 +273,7 @@ def test_an_edge_that_names_an_unknown_id_is_refused_or_dropped(make):
     nodes = make({"id": list("abcde"), "age": COLUMNS["age"]})
     edges = edges_of(make, [*PAIRS, ("a", "zoe"), ("yan", "zoe")])
     with pytest.raises(
-        pcfi.GraphError, match=r"edge 4 refers to 'zoe', .*2 edges of 6 refer to unknown ids \(such as 'zoe', 'yan'\)"
+        pcfi.GraphError, match=r"edge 4 refers to 'zoe', .*2 of 6 edges have unknown ids \(such as 'zoe', 'yan'\)"
     ):
         pcfi.impute(nodes, edges, alpha=0.5, beta=0.1, objective="representation")
     values = pcfi.frames.impute(
