@@ -253,7 +253,7 @@ BAD = {
     "unknown ids, dropped": (
         ["impute", "nodes.csv", "others.csv", "-o", "o.csv", "--unknown-ids", "drop"],
         1,
-        "not in the column 'id' of the nodes (such as '000', '001', '002', '003', '004'); 1 edge of 1 do so",
+        "not in the column 'id' of the nodes (such as '000', '001', '002', '003', '004'); 1 of 1 edges have",
     ),
     "spaces": (["impute", "nodes.csv", "spaces.csv", "-o", "o.csv"], 1, "ids match if surrounding spaces are ignored"),
     "case": (["impute", "names.csv", "case.csv", "-o", "o.csv"], 1, "ids match if upper and lower case are ignored"),
@@ -330,7 +330,7 @@ def test_bad_input_is_refused_in_words_and_nothing_is_written(bad_files, monkeyp
 def test_errors_speak_of_options(bad_files, monkeypatch):
     monkeypatch.chdir(bad_files)
     done = invoke("impute", "nodes.csv", "strange.csv", "-o", "o.csv")
-    assert "7 edges of 8 do so" in done.stderr
+    assert "7 of 8 edges have unknown ids" in done.stderr
     assert "--unknown-ids drop" in done.stderr
     assert "pcfi.frames" not in done.stderr
 

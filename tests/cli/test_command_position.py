@@ -78,4 +78,4 @@ def test_a_column_of_that_name_is_not_overwritten(files):
     parquet.write_table(table.append_column("position_2", table["age"]), files / "named.parquet")
     done = impute(files, *REPRESENTATION, nodes="named.parquet")
     assert done.exit_code != 0
-    assert "a column 'position_2' already" in done.stderr
+    assert "already has a column 'position_2'" in done.stderr

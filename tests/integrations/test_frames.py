@@ -273,7 +273,7 @@ def test_an_edge_that_names_an_unknown_id_is_refused_or_dropped(make):
     nodes = make({"id": list("abcde"), "age": COLUMNS["age"]})
     edges = edges_of(make, [*PAIRS, ("a", "zoe"), ("yan", "zoe")])
     with pytest.raises(
-        pcfi.GraphError, match=r"edge 4 refers to 'zoe', .*2 edges of 6 refer to unknown ids \(such as 'zoe', 'yan'\)"
+        pcfi.GraphError, match=r"edge 4 refers to 'zoe', .*2 of 6 edges have unknown ids \(such as 'zoe', 'yan'\)"
     ):
         pcfi.impute(nodes, edges, alpha=0.5, beta=0.1, objective="representation")
     values = pcfi.frames.impute(
@@ -312,7 +312,7 @@ REFUSED = {
         pcfi.GraphError,
         "the ids in the column 'id' are integers, but the edge column 'source' holds strings: convert",
     ),
-    "no ids at all": ({"nodes": pl.DataFrame({"age": AGE})}, pcfi.GraphError, "their row numbers: name the column"),
+    "no ids at all": ({"nodes": pl.DataFrame({"age": AGE})}, pcfi.GraphError, "their row numbers: name the id column"),
     "no numbers": ({"nodes": NODES[["id", "city"]]}, pcfi.FeatureError, "no numeric column"),
     "numbers as objects": (
         {"nodes": NODES.assign(age=[1, None, 2.5, 3, 4]).astype({"age": object})},

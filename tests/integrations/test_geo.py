@@ -143,7 +143,7 @@ def test_islands_are_linked_or_left_alone_and_counted():
     with pytest.warns(pcfi.PcfiWarning, match=r"1 place without a neighbour \(index 3\) is linked to the 3 nearest"):
         linked = pcfi.geo.build_graph(shapes)
     assert linked.degree.tolist() == [2, 3, 2, 3]
-    with pytest.warns(pcfi.PcfiWarning, match="stays without"):
+    with pytest.warns(pcfi.PcfiWarning, match="stays unlinked"):
         alone = pcfi.geo.build_graph(shapes, islands="alone")
     assert alone.degree[3] == 0
 
@@ -199,7 +199,7 @@ def test_bad_geometry_is_refused_by_row(geometry, options, message):
         ({"k": 0}, "k must be an integer of at least 1"),
         ({"k": True}, "k must be an integer"),
         ({"distance": -1}, "distance must be a number above 0"),
-        ({"k": 3, "distance": 2.0}, "k and distance are two rules"),
+        ({"k": 3, "distance": 2.0}, "k and distance are alternative definitions"),
         ({"islands": "sink"}, "islands must be 'nearest' or 'alone'"),
         ({"weights": "far"}, "weights must be one of"),
         ({"graph": np.empty((2, 0), int), "k": 3}, "graph already defines the neighbours"),

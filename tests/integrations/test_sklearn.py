@@ -364,7 +364,7 @@ def test_bad_parameters_are_refused_when_fitting(wrong, message):
 def test_bad_links_of_new_rows_are_refused():
     _, X = table()
     imputer = pcfi.PCFI().fit(X)
-    with pytest.raises(pcfi.GraphError, match=r"sparse matrix of shape \(4, 120\), got shape \(4, 4\)"):
+    with pytest.raises(pcfi.GraphError, match=r"sparse matrix of shape \(4, 120\) .*, got shape \(4, 4\)"):
         imputer.transform(X[:4], graph=sparse.eye_array(4))
     with pytest.raises(pcfi.GraphError, match="finite similarities of at least 0"):
         imputer.transform(X[:4], graph=-sparse.eye_array(4, 120))

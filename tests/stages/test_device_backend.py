@@ -240,7 +240,7 @@ def test_channels_of_different_scales_are_warned_of_on_a_device_too():
             warnings.simplefilter("always")
             interface(features, ring, beta=2.0, unreachable="nan")
         (said,) = (str(warning.message) for warning in caught if warning.category is pcfi.ScaleWarning)
-        assert said.startswith("channel propagation with beta=2 took channel 2 ")
+        assert said.startswith("channel propagation with beta=2 moved channel 2 ")
 
 
 def test_huge_values_have_a_mean():

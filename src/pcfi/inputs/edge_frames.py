@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pcfi._typing import Array
-from pcfi.errors import GraphError, counted
+from pcfi.errors import GraphError
 from pcfi.inputs.columns import EdgeColumns, Kind, choose_edge_columns, unused_weight
 from pcfi.inputs.ids import ROWS_IN_SAMPLE, Ids, is_unique, kind_of, kinds_of, locate, match_kind, narwhals, open_frame
 
@@ -116,8 +116,7 @@ def _refuse_unknown(frame: Any, columns: tuple[str, str], ends: Array, ids: Ids)
     )
     raise GraphError(
         f"edge {edges[0]} refers to {names[0]!r}, which is not in {ids.words} of the nodes{there}; "
-        f"{counted(len(edges), 'edge')} of {ends.shape[1]:,} refer to unknown ids (such as {_few(names)})"
-        f"{_near(held, names)}",
+        f"{len(edges):,} of {ends.shape[1]:,} edges have unknown ids (such as {_few(names)}){_near(held, names)}",
         remedy=f"add the rows, or {advice}",
     )
 
