@@ -35,6 +35,7 @@ QUESTIONS = {
     "hops": "How fast is counting the hops of many patterns?",
     "vector_kernels": "How much faster are kernels on vector registers than the same loops in plain numba? (one block "
     "of 16 channels, one thread)",
+    "ids": "Which hash table maps 20 M string ids of edges to the rows of 1 M nodes fastest, and in how much memory?",
     "first_call": "How long does the first call take?",
     "training": "How much faster is the training of the common GCN than the same loop on PyG's `GCNConv` layers?",
     "arxiv": "`pcfi reproduce` on generated files of the size and format of OGBN-Arxiv (accuracy means nothing; "

@@ -29,7 +29,8 @@ Other stages
     channel_propagation   stage 2
     neighbor_mean         mean of the known neighbours
     neighbor_spread       spread among them, for expected errors
-    edge_sorting          edges in any order to compressed sparse rows, larger than memory
+    edge_sorting          edges in any order to compressed sparse rows, in memory and larger than memory
+    id_table              a hash table of ids: the row of each id
     locality_order        an order of the nodes in which neighbours are near each other
 
 `reference` has a slow implementation of each in plain numpy; tests compare the kernels with it.

@@ -12,13 +12,13 @@ import typer
 from pcfi.cli import options as o
 from pcfi.cli.arguments import grouped_command
 from pcfi.cli.loading import Loaded, fill_loaded
-from pcfi.cli.output_tables import delimiter, fitting, geometry_for, tables_of
+from pcfi.cli.output_tables import delimiter, fitting_parts, geometry_for, tables_of
 from pcfi.cli.session import Session, open_session
 from pcfi.errors import FeatureError, FileError, ParameterError, counted
 from pcfi.estimation import ColumnReports
 from pcfi.files.atomic_output import Publication
 from pcfi.files.formats import STANDARD
-from pcfi.files.writing import check_columns, write_table, write_text
+from pcfi.files.writing import check_columns, write_tables, write_text
 from pcfi.inputs.position_columns import position_names, refuse_position_names
 from pcfi.memory import MAX_SHARE_OF_AVAILABLE
 
@@ -146,8 +146,9 @@ def _fill_in_memory(session: Session, request: Request) -> Completed:
             tables = tables_of(loaded, result, outputs)
             for what, table in tables.items():
                 path, form = outputs.tables()[what], formats[what]
-                write_table(
-                    fitting(what, table, form, loaded),
+                write_tables(
+                    fitting_parts(what, table, form, loaded),
+                    table.num_rows,
                     path,
                     form,
                     force=outputs.force,

@@ -19,7 +19,7 @@ from pcfi.report.facts import GraphFacts, HopFacts, finite
 from pcfi.system_memory import size_in_words
 
 if TYPE_CHECKING:
-    from pcfi.inputs.node_tables import NodeColumn
+    from pcfi.inputs.node_columns import NodeColumn
     from pcfi.inputs.problem import Problem
 
 MAX_CHANNELS_SHOWN = 30

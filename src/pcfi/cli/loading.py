@@ -1,12 +1,13 @@
 """Node and edge files -> the input of `pcfi.impute`; prints which columns were chosen."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from pcfi._typing import Array
+from pcfi.cli.preloading import preloading
 from pcfi.cli.session import Session
 from pcfi.errors import FeatureError, FileError, ParameterError, counted
 from pcfi.files import edge_files, node_files
@@ -122,14 +123,15 @@ def _load_with_edges(
     if paths[0] == paths[1] == "-":
         raise ParameterError("only one of the two files can come from standard input")
     edge_file = cache(lambda: edge_files.open_edge_file(paths[1]))
-    nodes = _read_nodes(session, paths[0], node_columns, lambda: edge_files.kind_of_ends(edge_file(), edge_columns))
-    for name, value in node_files.dressed_numbers(nodes, node_columns):
-        session.warn(
-            f"the column {name!r} is not filled, because {value!r} is text: write it as a plain number, or add "
-            f"--exclude {name} if the column should not be filled"
-        )
-    with session.stage("read edges"):
-        edges = edge_files.read_edges(edge_file(), nodes, edge_columns)
+    with preloading(*paths):
+        nodes = _read_nodes(session, paths[0], node_columns, lambda: edge_files.kind_of_ends(edge_file(), edge_columns))
+        for name, value in node_files.dressed_numbers(nodes, node_columns):
+            session.warn(
+                f"the column {name!r} is not filled, because {value!r} is text: write it as a plain number, or add "
+                f"--exclude {name} if the column should not be filled"
+            )
+        with session.stage("read edges"):
+            edges = edge_files.read_edges(edge_file(), nodes, edge_columns)
     session.say(edge_files.described(edges, paths[1]))
     if edges.unused_weight is not None:
         session.warn(unused_weight_text(paths[1], edges.unused_weight))
@@ -139,6 +141,7 @@ def _load_with_edges(
         if is_frame(edges.graph) and node_columns.id is None:
             _warn_of_ids(session, table, edges)
     _warn_of_codes(session, table, node_columns, edges)
+    edges = replace(edges, graph=None)  # its memory is needed for the graph
     with session.stage("prepare graph"):
         n_nodes = nodes.table.num_rows
         rows = f"{paths[0]} has {n_nodes} rows" + (" (or name its ids with --id)" if nodes.id is None else "")
@@ -229,13 +232,18 @@ def id_like_text(ids: str, column: str) -> str:
 
 def refuse_infinite(loaded: Loaded) -> None:
     """Raise `FeatureError` if a channel holds an infinite value."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     for name in loaded.names:
-        infinite = np.isinf(np.asarray(loaded.nodes.table[name].to_numpy(zero_copy_only=False), dtype=np.float64))
-        if infinite.any():
-            row = int(np.argmax(infinite))
-            value = loaded.nodes.table[name][row].as_py()
-            raise FeatureError(
-                f"the column {name!r} holds {value} at node {loaded.node_name(row)!r} "
-                f"({counted(int(infinite.sum()), 'such cell')}): known values must be finite; if it means missing, add "
-                f"--missing-value {value}"
-            )
+        column = loaded.nodes.table[name]
+        if not pa.types.is_floating(column.type) or not pc.any(pc.is_inf(column)).as_py():
+            continue
+        infinite = np.isinf(np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64))
+        row = int(np.argmax(infinite))
+        value = column[row].as_py()
+        raise FeatureError(
+            f"the column {name!r} holds {value} at node {loaded.node_name(row)!r} "
+            f"({counted(int(infinite.sum()), 'such cell')}): known values must be finite; if it means missing, add "
+            f"--missing-value {value}"
+        )

@@ -1,7 +1,8 @@
 """The tables that `pcfi impute` writes: values, confidence, hops, intervals."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pcfi
@@ -10,8 +11,10 @@ from pcfi.cli.outputs import OutputOptions
 from pcfi.errors import FileError, TuningWarning
 from pcfi.files.formats import Format
 from pcfi.files.geo_files import GeometryColumn
+from pcfi.files.text import each_column
 from pcfi.inputs.position_columns import position_names
 
+ROWS_AT_A_TIME = 1 << 16  # of a table that is turned into text
 CONFIDENCE = "_confidence"
 FILLED, LOW, HIGH, ERROR = "_filled", "_low", "_high", "_error"
 
@@ -23,11 +26,12 @@ def tables_of(loaded: Loaded, result: Any, outputs: OutputOptions) -> dict[str, 
     tables = {"values": result.values if result.position is None else result.representation}
     if loaded.nodes.geometry is not None:
         tables["values"] = _with_map_columns(loaded, tables["values"], result, outputs.coverage)
-    if result.confidence is not None:
+    confidence = result.confidence if outputs.confidence or outputs.confidence_columns else None
+    if confidence is not None:
         if outputs.confidence_columns:
-            tables["values"] = _with_confidence(tables["values"], result, channels)
+            tables["values"] = _with_confidence(tables["values"], confidence, channels)
         if outputs.confidence:
-            tables["confidence"] = result.confidence.select(ids_and_channels)
+            tables["confidence"] = confidence.select(ids_and_channels)
     elif outputs.confidence or outputs.confidence_columns:
         _left_out(outputs.confidence or "the confidence", f"the method {result.method} was best, and it has none")
     if outputs.hops and result.hops is not None:
@@ -60,17 +64,32 @@ def fitting(what: str, table: Any, form: Format, loaded: Loaded) -> Any:
     return table.select([name for name in table.column_names if name.removesuffix(CONFIDENCE) in names])
 
 
+def fitting_parts(what: str, table: Any, form: Format, loaded: Loaded) -> Iterator[Any]:
+    """The same in parts, if it is text that was read as text: known cells are held as text once, not twice."""
+    written, count = loaded.nodes.written, ROWS_AT_A_TIME
+    if not form.is_text or written is None:
+        yield fitting(what, table, form, loaded)
+        return
+    for start in range(0, table.num_rows, count):
+        columns = tuple(replace(one, missing=one.missing[start : start + count]) for one in loaded.table.columns)
+        nodes = replace(loaded.nodes, written=written.rows(start, count))
+        part = replace(loaded, nodes=nodes, table=replace(loaded.table, columns=columns))
+        yield fitting(what, table.slice(start, count), form, part)
+
+
 def as_written(what: str, table: Any, loaded: Loaded) -> Any:
     """Numbers with the decimal mark of a text node file; known cells keep their original text."""
     import pyarrow as pa
 
     written = loaded.nodes.written
+    if written is None:
+        return table
     missing = {one.name: one.missing for one in loaded.table.columns if one.codes is None} if what == "values" else {}
-    for place, field in enumerate(table.schema):
-        is_number = pa.types.is_floating(field.type) or field.name in missing
-        if written is not None and is_number:
-            column = written.as_written(table.column(place), field.name, missing.get(field.name))
-            table = table.set_column(place, field.name, column)
+    fields = [one for one in table.schema if pa.types.is_floating(one.type) or one.name in missing]
+    names = [one.name for one in fields]
+    columns = each_column(lambda name: written.as_written(table[name], name, missing.get(name)), names, table.num_rows)
+    for name, column in columns.items():
+        table = table.set_column(table.column_names.index(name), name, column)
     return table
 
 
@@ -87,11 +106,11 @@ def geometry_for(what: str, loaded: Loaded) -> GeometryColumn | None:
     return loaded.nodes.geometry if what == "values" else None
 
 
-def _with_confidence(table: Any, result: Any, channels: Sequence[str]) -> Any:
+def _with_confidence(table: Any, confidence: Any, channels: Sequence[str]) -> Any:
     for name in channels:
         if name + CONFIDENCE in table.column_names:
             raise FileError(f"the node file already has a column {name + CONFIDENCE!r}: use --confidence FILE instead")
-        table = table.append_column(name + CONFIDENCE, result.confidence[name])
+        table = table.append_column(name + CONFIDENCE, confidence[name])
     return table
 
 

@@ -26,7 +26,8 @@ from pcfi.files.writing import check_columns, write_tables
 from pcfi.files.written_cells import WrittenCells
 from pcfi.inputs.columns import NodeColumns
 from pcfi.inputs.ids import Ids
-from pcfi.inputs.node_tables import NodeColumn, NodeTable
+from pcfi.inputs.node_columns import NodeColumn
+from pcfi.inputs.node_tables import NodeTable
 from pcfi.inputs.position_columns import append_to_table
 
 ROWS_AT_A_TIME = 1 << 16

@@ -12,7 +12,7 @@ from pcfi.inputs.columns import EdgeColumns, Kind, choose_edge_columns, unused_w
 from pcfi.inputs.ids import ROWS_IN_SAMPLE, Ids, is_unique, kind_of, kinds_of, locate, match_kind, narwhals, open_frame
 
 MAX_IDS_SHOWN = 5  # ids in an error
-MANY_EDGES = 100_000  # from here on, the two ends are looked up on two threads
+MANY_EDGES = 100_000  # from here on, edges are looked up on several threads
 NEARLY_EQUAL: dict[str, Callable[[str], str]] = {
     "surrounding spaces": str.strip,
     "upper and lower case": str.lower,
@@ -47,8 +47,10 @@ def read_edges(
     frame, chosen = open_edges(edges, columns)
     try:
         ends = _rows_of_ends(frame, chosen.ends, ids, nodes)
-        known: Array = np.logical_and(ends[0] >= 0, ends[1] >= 0)
-        if not known.all() and (columns.unknown_ids == "error" or not known.any()):
+        known: Array | None = None  # all of them
+        if ends.size and ends.min() < 0:
+            known = np.logical_and(ends[0] >= 0, ends[1] >= 0)
+        if known is not None and (columns.unknown_ids == "error" or not known.any()):
             _refuse_unknown(frame, chosen.ends, ends, ids)
     except GraphError as error:
         if nodes is not None:
@@ -58,7 +60,10 @@ def read_edges(
                 text = f"{error.message}; the node column {match!r} contains all ids that the edges use"
                 raise GraphError(text, remedy="name it with {id}") from None
         raise
-    return ends[:, known], _read_weights(frame, chosen.weight, known)
+    weights = _read_weights(frame, chosen.weight)
+    if known is None:
+        return ends, weights
+    return ends[:, known], None if weights is None else weights[known]
 
 
 def _rows_of_ends(frame: Any, names: tuple[str, str], ids: Ids, nodes: Any) -> Array:
@@ -69,9 +74,23 @@ def _rows_of_ends(frame: Any, names: tuple[str, str], ids: Ids, nodes: Any) -> A
 
     if len(frame) < MANY_EDGES:
         return np.stack([rows(name) for name in names])
+    together = _one_column(frame, names)
+    if together is not None:
+        return ids.rows(together, f"the edge column {names[0]!r}", nodes).reshape(2, -1)
     from pcfi._kernels.threads import run_tasks
 
     return np.stack(run_tasks([partial(rows, name) for name in names]))
+
+
+def _one_column(frame: Any, names: tuple[str, str]) -> Any:
+    """Both columns below each other, without a copy; None if they differ in type, or the library would copy them."""
+    source, target = (frame.get_column(name).to_native() for name in names)
+    if not frame.implementation.is_pyarrow() or source.type != target.type:
+        return None
+    import pyarrow as pa
+
+    column = pa.chunked_array([*source.chunks, *target.chunks], type=source.type)
+    return narwhals().from_native(column, series_only=True)
 
 
 def column_of_ends(nodes: Any, names: Iterable[str], edges: Any, ends: tuple[str, str]) -> str | None:
@@ -137,7 +156,7 @@ def _near(held: list[Any], names: list[Any]) -> str:
     return ""
 
 
-def _read_weights(frame: Any, weight: str | None, known: Array) -> Array | None:
+def _read_weights(frame: Any, weight: str | None) -> Array | None:
     if weight is None:
         return None
     dtype = frame.get_column(weight).dtype
@@ -146,7 +165,7 @@ def _read_weights(frame: Any, weight: str | None, known: Array) -> Array | None:
             f"edge weights must be real numbers, but the column {weight!r} holds {dtype}"
             f"{_first_text(frame.get_column(weight))}"
         )
-    return np.asarray(frame.get_column(weight).cast(narwhals().Float64).to_numpy())[known]
+    return np.asarray(frame.get_column(weight).cast(narwhals().Float64).to_numpy())
 
 
 def _first_text(series: Any) -> str:

@@ -15,6 +15,7 @@ from pcfi.errors import GraphError, ParameterError, UnsupportedTypeError
 from pcfi.inputs import tensors
 from pcfi.inputs.edge_frames import read_edges
 from pcfi.inputs.ids import Ids, is_frame
+from pcfi.inputs.sorted_rows import sorted_rows
 from pcfi.inputs.spatial_weights import adjacency, is_spatial_weights
 from pcfi.system_memory import refuse_allocation
 
@@ -178,26 +179,10 @@ def _check_prepared(graph: Graph, n_nodes: int | None, n_nodes_origin: str, dire
 
 
 def _build(source: Array, target: Array, weights: Array | None, n_nodes: int, directed: bool) -> Graph:
-    from scipy import sparse
-
-    off_diagonal = source != target
-    if not off_diagonal.all():
-        source, target = source[off_diagonal], target[off_diagonal]
-        weights = weights if weights is None else weights[off_diagonal]
-    data = np.ones(len(source)) if weights is None else weights.astype(np.float64, copy=False)
+    data = np.empty(0) if weights is None else np.ascontiguousarray(weights, dtype=np.float64)
     # row = target: a row lists the nodes whose values flow into it
-    flow = _as_csr(sparse.coo_array((data, (target, source)), shape=(n_nodes, n_nodes)))
-    flow.eliminate_zeros()
-    if not directed:
-        flow = _as_csr(flow.maximum(flow.T))
-    uniform = bool(np.all(flow.data == 1.0))
-    built = Graph(
-        n_nodes=n_nodes,
-        indptr=flow.indptr.astype(np.int64),
-        indices=flow.indices.astype(np.int32, copy=False),
-        weights=None if uniform else flow.data,
-        directed=directed,
-    )
+    indptr, indices, merged = sorted_rows(target, source, data, n_nodes, both_sides=not directed)
+    built = Graph(n_nodes=n_nodes, indptr=indptr, indices=indices, weights=merged, directed=directed)
     refuse_overflow(built.degree)
     return built
 
@@ -362,8 +347,8 @@ def check_edge_index_range(index: Array, n_nodes: int, n_nodes_origin: str) -> N
     """Raise an error if an edge index refers to a node that does not exist."""
     if n_nodes > _LARGEST_NODE:
         raise GraphError(f"the graph has {n_nodes} nodes, but at most {_LARGEST_NODE} are supported")
-    outside = (index < 0) | (index >= n_nodes)
-    if outside.any():
+    if index.size and (index.min() < 0 or index.max() >= n_nodes):
+        outside = (index < 0) | (index >= n_nodes)
         row, edge = np.argwhere(outside)[0]
         node = index[row, edge]
         advice = "number the nodes from 0" if node < 0 else "drop the edge or add the rows"

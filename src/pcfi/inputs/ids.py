@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from pcfi._typing import Array
 from pcfi.errors import FeatureError, GraphError, UnsupportedTypeError, counted
 from pcfi.inputs.columns import Kind, NodeColumns, check_distinct, check_name, choose_id
+from pcfi.inputs.id_index import MIN_HASHED, IdIndex
 from pcfi.optional import load
 
 FRAMES = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "Table"}
@@ -136,12 +138,24 @@ class Ids:
         """Ids that are row numbers."""
         return Ids(None, None, "their row numbers")
 
+    @cached_property
+    def index(self) -> IdIndex | None:
+        """The rows of the ids, if there are many; None if there are few, and for ids of pandas and polars."""
+        if self.series is None or not self.series.implementation.is_pyarrow() or len(self.series) < MIN_HASHED:
+            return None
+        return IdIndex(self.series.to_native())
+
+    def _is_unique(self) -> bool:
+        if self.index is not None and self.index.is_hashed:
+            return self.index.first_repeated is None
+        return bool(self.series.n_unique() == len(self.series))
+
     def _find_problem(self) -> str:
         """Describe missing or duplicate ids; empty if there are none."""
         n_null = int(self.series.is_null().sum())
         if n_null:
             return f"{self.words} holds {counted(n_null, 'missing id')}: every node needs one"
-        if self.series.n_unique() < len(self.series):
+        if not self._is_unique():
             twice = self.series.filter(self.series.is_duplicated()).to_list()[0]
             return f"the id {twice!r} is duplicated in {self.words}: keep one row per node"
         return ""
@@ -159,7 +173,7 @@ class Ids:
         try:
             if self.series is None:
                 return _row_numbers(names, what, self.words)
-            return locate(self.series, names, f"the ids in {self.words}", what)
+            return locate(self.series, names, f"the ids in {self.words}", what, self.index)
         except GraphError as error:
             repeated = "" if nodes is None else _repeated_ids(nodes, names)
             if repeated:
@@ -207,10 +221,10 @@ def match_kind(series: Any) -> str:
     return "objects" if series.dtype == nw.Object else str(series.dtype)
 
 
-def locate(keys: Any, values: Any, keys_are: str, values_are: str) -> Array:
+def locate(keys: Any, values: Any, keys_are: str, values_are: str, index: IdIndex | None = None) -> Array:
     """Position of each element of `values` in `keys` (narwhals series without duplicates), -1 if it is not there.
 
-    Uses the hash table of the library that holds `keys`.
+    Uses the hash table of the library that holds `keys`, or `index`, the table of `keys`.
     """
     nw = narwhals()
     if values.implementation != keys.implementation:
@@ -223,7 +237,9 @@ def locate(keys: Any, values: Any, keys_are: str, values_are: str) -> Array:
     if kinds[0] == "strings":
         keys, values = keys.cast(nw.String), values.cast(nw.String)
     elif keys.dtype != values.dtype:
-        keys, values = keys.cast(nw.Int64), values.cast(nw.Int64)
+        keys, values, index = keys.cast(nw.Int64), values.cast(nw.Int64), None
+    if index is not None:
+        return index.rows(values.to_native())
     return _LOCATE[str(keys.implementation)](keys.to_native(), values.to_native())
 
 
@@ -242,10 +258,7 @@ def _locate_polars(keys: Any, values: Any) -> Array:
 
 
 def _locate_pyarrow(keys: Any, values: Any) -> Array:
-    from pyarrow import compute
-
-    positions = compute.index_in(values, value_set=keys.combine_chunks())
-    return np.asarray(compute.fill_null(positions, -1).to_numpy(), dtype=np.int64)
+    return IdIndex(keys).rows(values)
 
 
 _LOCATE: dict[str, Callable[[Any, Any], Array]] = {

@@ -1,7 +1,6 @@
 """Node tables <-> arrays: columns -> channels, and filled channels -> the same kind of table."""
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -17,41 +16,20 @@ from pcfi.inputs.columns import (
     Kind,
     NodeColumns,
     choose_channels,
-    marker_values,
     refuse_long_integers,
 )
 from pcfi.inputs.edge_frames import column_of_ends, kind_of_ends, open_edges, read_edges, unused_weight_column
 from pcfi.inputs.graphs import is_networkx, networkx_adjacency
-from pcfi.inputs.ids import ROWS_IN_SAMPLE, Ids, is_frame, kind_of, kinds_of, locate, narwhals, open_frame
+from pcfi.inputs.ids import ROWS_IN_SAMPLE, Ids, is_frame, kind_of, kinds_of, narwhals, open_frame
+from pcfi.inputs.node_columns import (
+    LINE_BYTES,
+    NodeColumn,
+    category_column,
+    contiguous_columns,
+    copy_columns,
+    missing_cells,
+)
 from pcfi.inputs.spatial_weights import ends_in_rows, is_spatial_weights, names_of_nodes, names_rows
-
-MAX_CATEGORIES = 1000  # each becomes a channel; columns with more are names, not categories
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class NodeColumn:
-    """A column that becomes one channel, or several: one per category.
-
-    Attributes
-    ----------
-    name : str
-    missing : ndarray of bool
-        Cells that are null, NaN or a missing-value marker.
-    codes : ndarray of int or None
-        For a categorical column: the category of each row, -1 if missing.
-    samples : ndarray of int
-        For a categorical column: one row of each category.
-    """
-
-    name: str
-    missing: Array
-    codes: Array | None = None
-    samples: Array | None = None
-
-    @property
-    def width(self) -> int:
-        """Number of channels."""
-        return 1 if self.samples is None else len(self.samples)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -81,8 +59,14 @@ class NodeTable:
         frame = self._frame()
         dtypes = [frame.get_column(column.name).dtype for column in self.columns]
         single = all(dtype == narwhals().Float32 for dtype in dtypes)
-        parts = [self._channels(frame, column, np.float32 if single else np.float64) for column in self.columns]
-        values = np.concatenate(parts, axis=1)
+        dtype = np.float32 if single else np.float64
+        values = np.empty((len(frame), sum(column.width for column in self.columns)), dtype=dtype)
+        size = LINE_BYTES // np.dtype(dtype).itemsize
+        for first in range(0, len(self.columns), size):
+            group = self.columns[first : first + size]
+            parts = [self._channels(frame, column, dtype) for column in group]
+            start = sum(column.width for column in self.columns[:first])
+            copy_columns(parts, values[:, start : start + sum(column.width for column in group)])
         if self.has_markers:
             for column, place in zip(self.columns, self.first_channels(), strict=True):
                 values[column.missing, place : place + column.width] = np.nan
@@ -197,13 +181,19 @@ class NodeTable:
     def wrap_values(self, filled: Array, known: Any = None) -> Any:
         """The table with its channels filled; columns without missing cells are left unchanged."""
         frame = self._frame()
-        first, replaced = 0, []
-        for column in self.columns:
-            part = filled[:, first : first + column.width]
-            missing = column.missing if known is None else ~np.asarray(known)[:, first]
-            if missing.any():
-                replaced.append(self._filled(frame, column, part, missing))
-            first += column.width
+        firsts = self.first_channels().tolist()
+        masks = [
+            column.missing if known is None else ~np.asarray(known)[:, first]
+            for column, first in zip(self.columns, firsts, strict=True)
+        ]
+        incomplete = [place for place, missing in enumerate(masks) if missing.any()]
+        channels = [firsts[place] for place in incomplete if self.columns[place].samples is None]
+        contiguous = dict(zip(channels, contiguous_columns(filled, channels), strict=True))
+        replaced = []
+        for place in incomplete:
+            column, first = self.columns[place], firsts[place]
+            part = contiguous[first][:, None] if first in contiguous else filled[:, first : first + column.width]
+            replaced.append(self._filled(frame, column, part, masks[place]))
         return self._with_columns(frame, replaced)
 
     def _filled(self, frame: Any, column: NodeColumn, part: Array, missing: Array) -> Any:
@@ -312,9 +302,9 @@ def read_table(
             "the node table has no numeric column to fill", remedy="name categorical columns with {categorical}"
         )
     read = [
-        _category(frame.get_column(name), columns.missing_values)
+        category_column(frame.get_column(name), columns.missing_values)
         if name in columns.categorical
-        else NodeColumn(name=name, missing=_missing(frame.get_column(name), columns.missing_values))
+        else NodeColumn(name=name, missing=missing_cells(frame.get_column(name), columns.missing_values))
         for name in frame.columns
         if name in chosen
     ]
@@ -354,36 +344,6 @@ def _refuse_numbers_as_objects(series: Any) -> None:
             f"the column {series.name!r} holds {held} values as Python objects",
             remedy='convert it with pandas.to_numeric, or with astype("boolean"), or name it in {categorical}',
         )
-
-
-def _missing(series: Any, markers: Sequence[Any]) -> Array:
-    missing = np.asarray(series.is_null().to_numpy())
-    coded = series.dtype in (narwhals().Categorical, narwhals().Enum)
-    values = marker_values(markers, Kind.TEXT if coded else kind_of(series.dtype))
-    if values:
-        same = (series.cast(narwhals().String) if coded else series).is_in(values)
-        missing = missing | np.asarray(same.fill_null(False).to_numpy())
-    if series.dtype.is_float():
-        missing = missing | np.isnan(np.asarray(series.to_numpy(), dtype=np.float64))
-    return missing
-
-
-def _category(series: Any, markers: Sequence[Any]) -> NodeColumn:
-    nw = narwhals()
-    missing = _missing(series, markers)
-    labels = series if series.dtype == nw.String else series.cast(nw.String)
-    categories = labels.filter((~missing).tolist()).unique().sort()
-    if len(categories) == 0:
-        raise FeatureError(f"the column {series.name!r} has no known category", remedy="leave it out of {categorical}")
-    if len(categories) > MAX_CATEGORIES:
-        raise FeatureError(
-            f"the column {series.name!r} has {counted(len(categories), 'different value')}, and each would become a "
-            f"channel: at most {MAX_CATEGORIES:,} are allowed, so leave it out if it holds ids"
-        )
-    codes = locate(categories, labels, "categories", "itself")
-    codes = np.where(missing, -1, codes)
-    used, rows = np.unique(codes, return_index=True)
-    return NodeColumn(name=series.name, missing=missing, codes=codes, samples=rows[used >= 0])
 
 
 def number_nodes(features: Any, graph: Any) -> Any:
