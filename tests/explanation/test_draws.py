@@ -131,7 +131,17 @@ def test_rubins_rules_by_hand():
 
 
 def test_pooling_gives_published_numbers():
-    # IBM SPSS Amos 21 User's Guide, example 31, p. 472: ten tables; docs/howto/multiple-imputation.md has it
+    # SAS/STAT User's Guide, PROC MIANALYZE, first example; docs/howto/multiple-imputation.md has it. Its five
+    # means and standard errors are rounded, so the last digits of what it makes of them are not to be had
+    means, errors = [47.0120, 47.2407, 47.4995, 47.1485, 47.0042], [0.95984, 0.93540, 1.00766, 0.95439, 0.96528]
+    pooled = pcfi.pool(means, np.square(errors), complete_degrees_of_freedom=30)
+    assert pooled.estimate == pytest.approx(47.180993, abs=3e-5)
+    assert pooled.between == pytest.approx(0.041478, abs=2e-5)
+    assert pooled.within == pytest.approx(0.930853, abs=1e-5)
+    assert pooled.variance == pytest.approx(0.980626, abs=2e-5)
+    assert pooled.degrees_of_freedom == pytest.approx(26.298, abs=2e-3)
+    np.testing.assert_allclose(pooled.interval(0.95), [45.1466, 49.2154], atol=1e-4)
+    # IBM SPSS Amos 21 User's Guide, example 31, p. 472: ten tables
     estimates = 1.172 + np.sqrt(0.0085 * 9 / 10) * np.array([1.0, -1.0] * 5)
     pooled = pcfi.pool(estimates, np.full(10, 0.0233))
     assert pooled.between == pytest.approx(0.0085)

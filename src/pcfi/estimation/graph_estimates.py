@@ -97,7 +97,7 @@ def graph_estimates(
         return [_estimates(fold, scale, loose, degree, rows) for fold in folds]
     channels = np.tile(np.arange(first.values.shape[1]), len(folds))
     repeated = None if degree is None else degree.of_channels(channels)
-    together = _estimates(_joined(folds), _of_channels(scale, channels), loose, repeated, rows)
+    together = _estimates(_joined(folds), scale_of_channels(scale, channels), loose, repeated, rows)
     return _separated(together, folds)
 
 
@@ -106,7 +106,7 @@ def _joined(folds: list[Fold]) -> Fold:
     first, n_channels = folds[0].problem, folds[0].problem.values.shape[1]
     values = np.tile(first.values, (1, len(folds)))
     mask = np.concatenate([fold.problem.mask for fold in folds], axis=1)
-    problem = _with_channels(first, values, mask)
+    problem = with_channels(first, values, mask)
     channels = np.concatenate([fold.channels + number * n_channels for number, fold in enumerate(folds)])
     nodes, truth = (np.concatenate([getattr(fold, name) for fold in folds]) for name in ("nodes", "truth"))
     return Fold(problem, count_hops(problem), nodes, channels, truth)
@@ -221,7 +221,7 @@ def search_alpha(
     """
     chosen = _search_channels(folds[0].problem, scale)
     sample = [_restricted(fold, chosen) for fold in folds]
-    part = _of_channels(scale, chosen)
+    part = scale_of_channels(scale, chosen)
     alphas = ALPHAS if settings.alpha == "auto" else (settings.alpha,)
     candidates = [_candidate(sample, part, replace(settings, alpha=alpha, beta=0.0), None) for alpha in alphas]
     candidates.sort(key=lambda one: one.score)
@@ -243,7 +243,7 @@ def _search_channels(problem: Problem, scale: ChannelScale) -> Array:
     return np.sort(ranked[places])
 
 
-def _with_channels(problem: Problem, values: Array, mask: Array) -> Problem:
+def with_channels(problem: Problem, values: Array, mask: Array) -> Problem:
     """The problem with other channels on the same graph."""
     return replace(
         problem,
@@ -264,14 +264,15 @@ def _restricted(fold: Fold, chosen: Array) -> Fold:
     place = np.full(problem.values.shape[1], -1)
     place[chosen] = np.arange(len(chosen))
     kept = place[fold.channels] >= 0
-    part = _with_channels(problem, values, mask)
+    part = with_channels(problem, values, mask)
     patterns = fold.hops.patterns[chosen[part.channels.representatives]]
     codes = np.ascontiguousarray(fold.hops.codes[:, patterns])
     hops = Hops(codes, fold.hops.n_levels, fold.hops.n_unreachable[patterns], part.channels.patterns)
     return Fold(part, hops, fold.nodes[kept], place[fold.channels[kept]], fold.truth[kept])
 
 
-def _of_channels(scale: ChannelScale, chosen: Array) -> ChannelScale:
+def scale_of_channels(scale: ChannelScale, chosen: Array) -> ChannelScale:
+    """The scale of some of the channels."""
     return ChannelScale(**{name: array[chosen] for name, array in vars(scale).items()})
 
 

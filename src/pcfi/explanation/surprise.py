@@ -17,8 +17,11 @@ from pcfi._typing import Array
 from pcfi.backends import backend_for
 from pcfi.cell_info import CellInfo
 from pcfi.errors import FeatureError, ParameterError
-from pcfi.estimation import resolve
 from pcfi.estimation.category_probabilities import calibrate
+from pcfi.estimation.channel_scale import fit_channel_scale
+from pcfi.estimation.fitting import fit_to_sample
+from pcfi.estimation.result import seed_of
+from pcfi.estimation.sample import draw_sample
 from pcfi.estimation.value_model import ValueModel
 from pcfi.explanation.explanation import number
 from pcfi.inputs.cell_names import CellNames
@@ -109,7 +112,9 @@ def find_surprises(cells: CellInfo) -> Surprises:
 
 
 def _quiet(settings: Settings) -> Settings:
-    return replace(settings, alpha="auto", beta="auto", unreachable="mean", progress=False)
+    return replace(
+        settings, alpha="auto", beta="auto", standardize=True, center=False, unreachable="mean", progress=False
+    )
 
 
 def parts_of(problem: Problem, n_folds: int = N_FOLDS) -> Array:
@@ -127,12 +132,16 @@ def _without(problem: Problem, hidden: Array) -> Problem:
 
 
 def _fitted(problem: Problem, settings: Settings, hidden: Array) -> tuple[ValueModel, Settings]:
-    """The model and the settings that are fitted to all but some known cells."""
-    resolved = resolve(_without(problem, hidden), settings)
-    if resolved.model is None or resolved.tuning is None or resolved.tuning.note:
-        note = "" if resolved.tuning is None else f": {resolved.tuning.note}"
-        raise FeatureError(f"there are too few known cells to say which of them surprise{note}")
-    return resolved.model, resolved.settings
+    """The model and the settings that are fitted to all but some known cells.
+
+    Columns are on the scale on which they are closer to a normal distribution, whether or not they are estimated best
+    on it: what is far from the rest depends on the tails of the distribution.
+    """
+    left, seed = _without(problem, hidden), seed_of(settings.random_state)
+    fitted = fit_to_sample(draw_sample(left), [fit_channel_scale(left)], settings, seed, left)
+    if isinstance(fitted, str):
+        raise FeatureError(f"there are too few known cells to say which of them surprise: {fitted}")
+    return fitted.model, replace(settings, random_state=seed, alpha=fitted.candidates[0].alpha, beta=0.0)
 
 
 def hidden_residuals(
