@@ -65,7 +65,7 @@ class InputOptions:
         "--id",
         "COLUMN",
         "Node column with the ids. Default: the column id, node or node_id; else the first column of unique values "
-        "with a name such as customer_id; else the first column of unique texts; else row numbers.",
+        "with a name such as customer_id; else the first text column of unique values; else row numbers.",
     )
     columns: list[str] | None = column_option(
         "--columns", "COLUMN,...", "Numeric columns to fill, such as age,income; repeatable. Default: all of them."
