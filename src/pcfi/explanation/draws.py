@@ -40,10 +40,10 @@ def draw_tables(cells: CellInfo, m: int, random_state: Any) -> Iterator[Any]:
     return (drawing.table(number) for number in range(int(m)))
 
 
-def check_count(m: object) -> None:
+def check_count(m: object, parameter: str = "m") -> None:
     """Refuse a number of draws that is no positive integer."""
     if isinstance(m, bool) or not isinstance(m, Integral) or m < 1:
-        raise ParameterError(f"must be a whole number of at least 1, got {m!r}", parameter="m")
+        raise ParameterError(f"must be a whole number of at least 1, got {m!r}", parameter=parameter)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from pcfi._typing import Array
+from pcfi.estimation.value_model import row_blocks
 from pcfi.inputs.graphs import Graph
 from pcfi.stages.diffusion.definition import needs_float64
 from pcfi.stages.solvers import FixedSteps
@@ -68,8 +69,11 @@ class FieldSampler:
                 part = nodes[first : first + self.lanes]
                 block[part, np.arange(len(part))] = 1
             else:
-                block[:] = rng.integers(2, size=block.shape, dtype=np.int8) * 2 - 1
-            squares += np.square(self._filtered(lanes, block), dtype=np.float64).sum(axis=1)
+                for rows in row_blocks(*block.shape):
+                    block[rows] = rng.integers(2, size=block[rows].shape, dtype=np.int8) * 2 - 1
+            block = self._filtered(lanes, block)
+            for rows in row_blocks(*block.shape):
+                squares[rows] += np.square(block[rows], dtype=np.float64).sum(axis=1)
         return FieldScale(inverse, np.sqrt(squares / (1 if exact else N_PILOTS)).astype(self.dtype))
 
     def draw(self, scales: list[FieldScale], shares: Array, streams: list[list[int]]) -> Array:
@@ -114,23 +118,29 @@ class FieldSampler:
         return np.divide(1.0, weights, out=np.zeros(len(codes)), where=related).astype(self.dtype)
 
     def _filtered(self, scales: list[FieldScale], block: Array) -> Array:
-        """The polynomial applied to the lanes of `block`, which is overwritten; 0 where nothing is related."""
-        inverse = self._block()
-        for lane in range(self.lanes):
-            inverse[:, lane] = scales[lane].inverse if lane < len(scales) else 0
+        """The polynomial applied to the lanes of `block`, which is overwritten; 0 where nothing is related.
+
+        The recurrence is that of R x, which takes one multiplication less.
+        """
+        inverse, total, previous = self._block(), self._block(), self._block()
+        inverse[:, len(scales) :] = previous[:] = 0
+        for lane, scale in enumerate(scales):
+            inverse[:, lane] = scale.inverse
         rows = np.flatnonzero(inverse.any(axis=1)).astype(np.int32)
-        root = np.sqrt(inverse)
-        block *= root  # the recurrence is that of R x, which takes one multiplication less
-        previous, current = np.zeros_like(inverse), block
-        coefficients, total = _coefficients(), block * self.dtype.type(_coefficients()[0])
-        added = np.zeros_like(inverse) if self.graph.directed else inverse[:0]
+        first, *others = _coefficients().tolist()
+        for part in row_blocks(*block.shape):
+            block[part] *= np.sqrt(inverse[part])
+            np.multiply(block[part], first, out=total[part])
+        added, current = np.zeros_like(inverse) if self.graph.directed else inverse[:0], block
         own, through = -MIN_EIGENVALUE / (2 - MIN_EIGENVALUE), 2 / (2 - MIN_EIGENVALUE)
-        for degree, coefficient in enumerate(coefficients[1:].tolist()):
-            twice = 1 if degree == 0 else 2
-            factors = np.array([twice * own, twice * through, coefficient])
+        for degree, coefficient in enumerate(others):
+            factors = np.array([own, through, coefficient]) * ([1, 1, 1] if degree == 0 else [2, 2, 1])
             self._step(rows, current, previous, inverse, added, factors, total)
             current, previous = previous, current
-        return np.divide(total, root, out=total, where=root > 0)
+        for part in row_blocks(*block.shape):
+            root = np.sqrt(inverse[part])
+            np.divide(total[part], root, out=total[part], where=root > 0)
+        return total
 
     def _step(self, rows: Array, current: Array, previous: Array, *others: Any) -> None:
         from pcfi._kernels.error_fields import add_outgoing_sums, take_chebyshev_step

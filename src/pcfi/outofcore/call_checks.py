@@ -20,6 +20,8 @@ def check_choices(settings: Settings, results: dict[str, str | None], coverage: 
         raise ParameterError(f"method {settings.method!r} has no confidence: leave confidence= out")
     if results["intervals"] is not None and (settings.method, settings.objective) != ("pcfi", "values"):
         raise ParameterError("intervals belong to objective='values' and method 'pcfi': leave intervals= out")
+    if "draw1" in results and (settings.method, settings.objective, settings.unreachable) != ("pcfi", "values", "mean"):
+        raise ParameterError("draws belong to objective='values', method 'pcfi' and unreachable='mean'")
     if not 0 < coverage < 1:
         raise ParameterError(
             f"must be a number between 0 and 1 (both excluded), got {coverage!r}", parameter="coverage"

@@ -88,16 +88,20 @@ def fit(run: OutOfCoreRun, index: int) -> Entry:
     return {}
 
 
-def _fit_values(run: OutOfCoreRun, scales: list[ChannelScale]) -> Tuning:
+def stored_sample(run: OutOfCoreRun) -> Sample:
+    """The sample that the value model is fitted to."""
     values, known = (
         np.concatenate([run.folder.load(name(number)) for number in range(run.n_ranges)])
         for name in (file_names.sample_values, file_names.sample_known)
     )
     nodes, core = run.folder.load(file_names.SAMPLE_NODES), run.folder.load(file_names.SAMPLE_CORE)
     if len(core):
-        drawn = sample_of_rows(run.surveyed, nodes, core, values, known)
-    else:
-        drawn = Sample(replace(run.surveyed, values=values, mask=known))
+        return sample_of_rows(run.surveyed, nodes, core, values, known)
+    return Sample(replace(run.surveyed, values=values, mask=known))
+
+
+def _fit_values(run: OutOfCoreRun, scales: list[ChannelScale]) -> Tuning:
+    drawn = stored_sample(run)
     fitted = fit_to_sample(drawn, scales, run.settings, seed_of(run.settings.random_state), run.surveyed)
     return tuning_of(run.surveyed, run.settings, fitted, lambda: prior_model(drawn, scales[0]))
 

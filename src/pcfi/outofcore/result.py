@@ -11,7 +11,7 @@ from pcfi.files.paths import suffix_of
 from pcfi.optional import load
 from pcfi.outofcore.estimation_tasks import stored_tuning
 from pcfi.outofcore.feature_stores import open_zarr
-from pcfi.outofcore.run import OutOfCoreRun
+from pcfi.outofcore.run import DRAW, OutOfCoreRun, draw_name
 from pcfi.outofcore.run_settings import needs_fit
 from pcfi.outofcore.runners import TASKS
 from pcfi.pipeline import Filled
@@ -27,6 +27,8 @@ class StoredImputation:
     ----------
     values, confidence, hops, intervals : str or None
         Where they are; None if they were not asked for.
+    draws : tuple of str
+        Where the draws are.
     method : str
         The method used.
     alpha, beta : float or None
@@ -57,6 +59,7 @@ class StoredImputation:
     confidence: str | None
     hops: str | None
     intervals: str | None
+    draws: tuple[str, ...]
     method: str
     alpha: float | None
     beta: float | None
@@ -77,8 +80,9 @@ class StoredImputation:
         return ColumnReports() if self.tuning is None else self.tuning.columns
 
     def open(self, name: str = "values") -> Any:
-        """Open "values", "confidence", "hops" or "intervals": a mapped array, a Zarr array, or a pyarrow Dataset."""
+        """Open "values", "confidence", "hops", "intervals", "draw1", ...: a mapped array, a Zarr array, or a Dataset."""
         paths = {"values": self.values, "confidence": self.confidence, "hops": self.hops, "intervals": self.intervals}
+        paths |= {draw_name(number): path for number, path in enumerate(self.draws, 1)}
         if name not in paths:
             raise ParameterError(f"there is no {name!r} to open: the results are {', '.join(paths)}")
         path = paths[name]
@@ -109,6 +113,7 @@ def report(run: OutOfCoreRun, filled: Filled) -> tuple[StoredImputation, list[Pc
         confidence=run.results["confidence"],
         hops=run.results["hops"],
         intervals=run.results["intervals"],
+        draws=tuple(str(path) for name, path in run.results.items() if name.startswith(DRAW)),
         method=settings.method,
         alpha=settings.alpha if is_pcfi else None,
         beta=settings.beta if is_pcfi else None,

@@ -32,6 +32,7 @@ from pcfi.stages.diffusion import Diffusion
 from pcfi.stages.hops import Hops
 
 ROWS_IN_CACHE = 8192
+DRAW = "draw"  # the results draw1, draw2, ...
 CHANNEL_FACTS = ("low", "high", "mean", "patterns", "representatives", "n_known")  # in the order they are saved
 
 
@@ -90,12 +91,18 @@ class OutOfCoreRun:
         self.id: str | None = job["features"]["id"]
         self.categories: dict[str, list[str]] = job["features"]["categories"]
         self.results: dict[str, str | None] = job["results"]
+        self.n_draws = sum(name.startswith(DRAW) for name in self.results)
         self.coverage: float = job["coverage"]
         self.partitioned = bool(job.get("partitioned"))
         self.bounds: Any = job["bounds"]
         self.rounds: bool = job["rounds"]
         self.n_nodes, self.n_channels = self.store.shape
         self.dtype = working_dtype(self.store.dtype)
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether the errors to expect of all cells are computed."""
+        return self.results["intervals"] is not None or self.n_draws > 0
 
     def retire(self) -> None:
         """Remove the work folder of a finished run, which is of no use afterwards.
@@ -369,6 +376,11 @@ class _Masks:
             self.waiting = more if self.waiting is None else np.concatenate([self.waiting, more])
         taken, self.waiting = self.waiting[:count], self.waiting[count:]
         return np.ascontiguousarray(taken)
+
+
+def draw_name(number: int) -> str:
+    """What the results of a run call a draw."""
+    return f"{DRAW}{number}"
 
 
 def as_slice(numbers: Array) -> slice | Array:
