@@ -31,40 +31,40 @@ def test_draws_keep_known_cells_and_spread_as_intervals_say():
     assert (drawn[:, :, 1] >= 0).all()
 
 
-@pytest.mark.parametrize("exact", [0, 10_000])
+@pytest.mark.parametrize("n_pilots", [512, 1024])  # of 660 missing nodes: estimated, and exact
 @pytest.mark.parametrize("alpha", [0.5, 1.0])
 @pytest.mark.parametrize("directed", [False, True])
-def test_fields_have_the_covariance_of_the_dense_posterior(exact, alpha, directed, monkeypatch):
-    monkeypatch.setattr("pcfi.explanation.error_fields.MAX_EXACT", exact)
-    monkeypatch.setattr("pcfi.explanation.error_fields.N_PILOTS", 512)
+def test_fields_have_the_covariance_of_the_dense_posterior(n_pilots, alpha, directed, monkeypatch):
+    monkeypatch.setattr("pcfi.explanation.error_fields.MAX_PILOTS", n_pilots)
     rng = np.random.default_rng(0)
-    n = 14
+    n, copies = 14, 60
     edges, weights = np.stack([np.arange(n - 1), np.arange(1, n)]), rng.random(n - 1) + 0.5
     edges, weights = np.append(edges, [[0, 3], [7, 12]], axis=1), np.append(weights, [1.0, 2.0])
-    graph = pcfi.prepare_graph((edges, weights), n, directed=directed)
     hops = np.array([0, 1, 2, 2, 1, 0, 1, 1, 0, 1, 2, 2, 2, 3])
-    adjacency = graph.matrix().toarray()
+    adjacency = pcfi.prepare_graph((edges, weights), n, directed=directed).matrix().toarray()
     # a directed graph: both ends of an edge alike, whatever the hops
-    adjacency, alpha = (adjacency + adjacency.T, 1.0) if directed else (adjacency, alpha)
-    conductance = adjacency * alpha ** (hops[:, None] + hops[None, :])
+    adjacency, power = (adjacency + adjacency.T, 1.0) if directed else (adjacency, alpha)
+    conductance = adjacency * power ** (hops[:, None] + hops[None, :])
     laplacian = np.diag(conductance.sum(axis=1)) - conductance
     free = hops > 0
     covariance = np.linalg.inv(laplacian[np.ix_(free, free)])
     wanted = covariance / np.sqrt(np.outer(np.diagonal(covariance), np.diagonal(covariance)))
+    all_edges = np.concatenate([edges + n * copy for copy in range(copies)], axis=1)
+    graph = pcfi.prepare_graph((all_edges, np.tile(weights, copies)), n * copies, directed=directed)
     sampler = FieldSampler(graph)
-    scale = sampler.scale(hops.astype(np.uint8), 3, alpha)
+    scale = sampler.scale(np.tile(hops, copies).astype(np.uint8), 3, alpha)
 
     def sampled(share):
         shares = np.full(sampler.lanes, share)
-        streams = [[[0, draw, lane] for lane in range(sampler.lanes)] for draw in range(200)]
+        streams = [[[0, draw, lane] for lane in range(sampler.lanes)] for draw in range(5)]
         drawn = [sampler.draw([scale] * sampler.lanes, shares, part).T for part in streams]
-        return np.concatenate(drawn)[:, free]
+        return np.concatenate(drawn).reshape(-1, n)[:, free]
 
     field = sampled(1.0)
-    np.testing.assert_allclose(np.corrcoef(field.T), wanted, atol=0.08)
-    np.testing.assert_allclose(field.std(axis=0), 1.0, atol=0.08)
+    np.testing.assert_allclose(np.corrcoef(field.T), wanted, atol=0.06)
+    np.testing.assert_allclose(field.std(axis=0), 1.0, atol=0.06)
     off = ~np.eye(free.sum(), dtype=bool)
-    np.testing.assert_allclose(np.corrcoef(sampled(0.5).T)[off], 0.5 * wanted[off], atol=0.08)
+    np.testing.assert_allclose(np.corrcoef(sampled(0.5).T)[off], 0.5 * wanted[off], atol=0.06)
 
 
 def test_a_field_does_not_depend_on_its_lane_nor_on_the_number_of_threads():

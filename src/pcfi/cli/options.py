@@ -281,6 +281,13 @@ class OutputOptions:
     coverage: float = output_option(
         "--coverage", "NUMBER", "Probability that an interval holds the true value.", default=0.9
     )
+    draws: int = output_option(
+        "--draws",
+        "NUMBER",
+        "Write this many further completed tables that are plausible together, for multiple imputation: "
+        "filled.draw1.csv, filled.draw2.csv, ...",
+        default=0,
+    )
     report: str | None = output_option("--report", "FILE", "File for a report to read in a browser, .html.")
     facts: str | None = output_option(
         "--facts", "FILE", "File for the numbers of the report, .json; pcfi report renders it again."

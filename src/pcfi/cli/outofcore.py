@@ -10,7 +10,7 @@ from typing import Any
 
 from pcfi.cli.disk_inputs import DiskFiles
 from pcfi.cli.metadata import FileMetadata, read_metadata
-from pcfi.cli.outputs import Outputs
+from pcfi.cli.outputs import Outputs, content_of
 from pcfi.cli.session import Session
 from pcfi.errors import ParameterError, TooLargeError, counted
 from pcfi.files.atomic_output import Publication, atomic_output
@@ -194,7 +194,8 @@ def stored_results(call: DiskCall, metadata: FileMetadata, folder: Any) -> dict[
     outputs, parts = call.outputs, folder.results
     results: dict[str, str | None] = dict.fromkeys(("values", "confidence", "hops", "intervals"))
     for what, path in outputs.tables().items():
-        is_direct = _is_direct(path) and not (what == "values" and _is_composed(call, metadata))
+        is_composed = _is_composed(call, metadata) if what == "values" else _is_partitioned(metadata)
+        is_direct = _is_direct(path) and not (content_of(what) == "values" and is_composed)
         if not is_direct and (is_address(path) or suffix_of(path) == ".zarr"):
             raise ParameterError(
                 f"{path} is written at an address or as Zarr, which takes plain values only: name a file"
@@ -220,8 +221,12 @@ def _is_direct(path: str) -> bool:
 
 def _is_composed(call: DiskCall, metadata: FileMetadata) -> bool:
     """Whether the table of values has columns besides those of the node file, or is written in folders like it."""
-    is_partitioned = bool(getattr(metadata.nodes.store, "partitions", ()))
-    return bool(call.outputs.confidence_columns or call.position or _has_geometry(metadata) or is_partitioned)
+    added = call.outputs.confidence_columns or call.position or _has_geometry(metadata)
+    return bool(added or _is_partitioned(metadata))
+
+
+def _is_partitioned(metadata: FileMetadata) -> bool:
+    return bool(getattr(metadata.nodes.store, "partitions", ()))
 
 
 def _has_geometry(metadata: FileMetadata) -> bool:

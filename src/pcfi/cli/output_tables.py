@@ -1,15 +1,16 @@
 """The tables that `pcfi impute` writes: values, confidence, hops, intervals."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pcfi
 from pcfi.cli.loading import Loaded
-from pcfi.cli.outputs import Outputs
+from pcfi.cli.outputs import Outputs, content_of, draw_name
 from pcfi.errors import FileError, TuningWarning
 from pcfi.files.formats import Format
 from pcfi.files.geo_files import GeometryColumn
+from pcfi.files.paths import numbered_path
 from pcfi.inputs.position_columns import position_names
 
 CONFIDENCE = "_confidence"
@@ -41,6 +42,17 @@ def tables_of(loaded: Loaded, result: Any, outputs: Outputs) -> dict[str, Any]:
     return tables
 
 
+def draws_of(result: Any, outputs: Outputs, seed: int) -> Iterator[tuple[str, Any]]:
+    """Names and tables of the draws, made one at a time; what prevents them is said at once."""
+    if not outputs.draws:
+        return iter(())
+    if result.expected_error is None:
+        _left_out(numbered_path(outputs.values, 1), f"the method {result.method} was best, and it has no draws")
+        return iter(())
+    drawn = result.draws(outputs.draws, random_state=seed)
+    return ((draw_name(number), table) for number, table in enumerate(drawn, 1))
+
+
 def _left_out(what: str, why: str) -> None:
     warnings.warn(f"{what} was not written: {why}", TuningWarning, stacklevel=3)
 
@@ -65,7 +77,8 @@ def as_written(what: str, table: Any, loaded: Loaded) -> Any:
     import pyarrow as pa
 
     written = loaded.nodes.written
-    missing = {one.name: one.missing for one in loaded.table.columns if one.codes is None} if what == "values" else {}
+    is_filled = content_of(what) == "values"
+    missing = {one.name: one.missing for one in loaded.table.columns if one.codes is None} if is_filled else {}
     for place, field in enumerate(table.schema):
         is_number = pa.types.is_floating(field.type) or field.name in missing
         if written is not None and is_number:
@@ -84,7 +97,7 @@ def delimiter(form: Format, loaded: Loaded) -> str | None:
 
 def geometry_for(what: str, loaded: Loaded) -> GeometryColumn | None:
     """The geometry that goes with a table: that of a map with its values."""
-    return loaded.nodes.geometry if what == "values" else None
+    return loaded.nodes.geometry if content_of(what) == "values" else None
 
 
 def _with_confidence(table: Any, result: Any, channels: Sequence[str]) -> Any:

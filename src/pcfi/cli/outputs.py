@@ -9,7 +9,25 @@ from typing import Any
 from pcfi.errors import FileError, ParameterError
 from pcfi.files.duckdb_files import DuckdbPlace
 from pcfi.files.formats import INTERVAL_FORMATS, OUTPUT_FORMATS, STANDARD, STREAM_FORMATS, Format, format_of
+from pcfi.files.paths import numbered_path
 from pcfi.files.writing import check_folder, check_output
+
+DRAW = "draw"
+
+
+def draw_name(number: int) -> str:
+    """What draws are called among the tables."""
+    return f"{DRAW}{number}"
+
+
+def is_draw(what: str) -> bool:
+    """Whether a table is a draw."""
+    return what.startswith(DRAW)
+
+
+def content_of(what: str) -> str:
+    """What a table holds: a draw holds values."""
+    return "values" if is_draw(what) else what
 
 
 @dataclass(frozen=True)
@@ -23,6 +41,7 @@ class Outputs:
     hops: str | None
     intervals: str | None
     coverage: float
+    draws: int
     report: str | None
     facts: str | None
     force: bool
@@ -38,6 +57,7 @@ class Outputs:
             hops=None,
             intervals=None,
             coverage=0.9,
+            draws=0,
             report=None,
             facts=None,
             force=True,
@@ -57,6 +77,7 @@ class Outputs:
             "hops": self.hops,
             "intervals": self.intervals,
         }
+        named |= {draw_name(number): numbered_path(self.values, number) for number in range(1, self.draws + 1)}
         return {what: path for what, path in named.items() if path is not None}
 
     def written(self, tables: Collection[str]) -> "Outputs":
@@ -66,6 +87,7 @@ class Outputs:
             confidence=self.confidence if "confidence" in tables else None,
             hops=self.hops if "hops" in tables else None,
             intervals=self.intervals if "intervals" in tables else None,
+            draws=self.draws if draw_name(1) in tables else 0,
         )
 
     def check(self, parameters: dict[str, Any]) -> dict[str, Format]:
@@ -86,6 +108,8 @@ class Outputs:
             raise ParameterError(f"--hops: the method {method} does not search the graph; pcfi and fp do")
         if self.intervals is not None:
             self._check_intervals(parameters)
+        if self.draws:
+            self._check_draws(parameters)
 
     def check_stored(self, parameters: dict[str, Any], *, resumes: bool) -> None:
         """The same for a run larger than memory, which may go on and find some of its own results."""
@@ -124,6 +148,16 @@ class Outputs:
             raise ParameterError(f"--intervals: the method {parameters['method']} has none; pcfi has")
         if parameters.get("objective", "values") != "values":
             raise ParameterError("--intervals belong to --objective values, and a representation has none")
+
+    def _check_draws(self, parameters: dict[str, Any]) -> None:
+        if self.draws < 0:
+            raise ParameterError(f"--draws must be a whole number of at least 0, got {self.draws}")
+        if self.values == STANDARD:
+            raise ParameterError("--draws are written beside the table: name a file with --output")
+        if parameters.get("method", "pcfi") not in ("pcfi", "auto"):
+            raise ParameterError(f"--draws: the method {parameters['method']} has none; pcfi has")
+        if parameters.get("objective", "values") != "values" or parameters.get("unreachable", "mean") != "mean":
+            raise ParameterError("--draws belong to --objective values and --unreachable mean")
 
     def _format(self, what: str, path: str) -> Format:
         if path != STANDARD:

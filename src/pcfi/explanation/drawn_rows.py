@@ -108,7 +108,8 @@ class RowDrawing:
 
     def errors(self, known: Array, fields: Array) -> Array:
         """Standard normal errors of some rows of each draw, related within rows."""
-        own = fields[..., : known.shape[1]].astype(np.float64)
+        known = np.ascontiguousarray(known)  # numpy adds up in the order of the memory
+        own = fields[..., : known.shape[1]].astype(np.float64, order="C")
         if self._precision is not None:
             return _related_by_regression(own, known, self._precision)
         return own if not self.n_factors else self._related_by_factors(own, known, fields[..., known.shape[1] :])
@@ -126,9 +127,11 @@ class RowDrawing:
         factors = self.model.cells.factors
         for rows in row_blocks(len(known), known.shape[1] * factors.rank):
             _, covariance = factors.posterior(np.zeros(known[rows].shape), known[rows].astype(np.float64))
-            common = np.einsum("nij,mnj->mni", np.linalg.cholesky(covariance), fields[:, rows]) @ factors.loadings.T
+            root = np.linalg.cholesky(covariance)
             spread = ((covariance @ factors.loadings.T) * factors.loadings.T).sum(axis=1)
-            own[:, rows] = (common + np.sqrt(factors.noise) * own[:, rows]) / np.sqrt(spread + factors.noise)
+            for errors, drawn in zip(own, fields, strict=True):
+                common = np.einsum("nij,nj->ni", root, drawn[rows]) @ factors.loadings.T
+                errors[rows] = (common + np.sqrt(factors.noise) * errors[rows]) / np.sqrt(spread + factors.noise)
         return own
 
     def _parameter_errors(self, rows: RowEstimates, draw: int) -> Array:
@@ -187,5 +190,6 @@ def _related_by_regression(own: Array, known: Array, precision: Array) -> Array:
         within = np.where(missing[:, :, None] & missing[:, None, :], precision, diagonal)
         root = np.linalg.inv(np.linalg.cholesky(within))
         spread = np.sqrt((root**2).sum(axis=1))
-        own[:, rows] = np.einsum("nij,mni->mnj", root, own[:, rows]) / spread
+        for errors in own:  # one by one, so that a draw does not depend on how many there are
+            errors[rows] = np.einsum("nij,ni->nj", root, errors[rows]) / spread
     return own

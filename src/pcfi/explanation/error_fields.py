@@ -24,8 +24,8 @@ from pcfi.stages.solvers import FixedSteps
 
 MIN_EIGENVALUE = 0.01  # of N, down to which the polynomial is right: errors are alike over some ten hops at most
 DEGREE = 24  # of the polynomial: right to 2 %
-MAX_EXACT = 1_024  # missing nodes up to which the variances of samples are computed
-N_PILOTS = 32  # samples that they are estimated from beyond: to 4 % (many neighbours) up to 12 % (paths)
+MIN_PILOTS, MAX_PILOTS = 16, 1_024  # samples that variances are estimated from; exact if no more nodes are missing
+PILOT_EDGES = 1 << 27  # that all pilots of a pattern go over, in each of the passes: about a second
 NOISE, FIELD, COEFFICIENTS, CATEGORIES = range(4)  # what random numbers are for, in the seeds of their streams
 
 
@@ -60,10 +60,12 @@ class FieldSampler:
         """The field of a pattern, given the hops of all nodes."""
         inverse = self._inverse(codes, n_levels, alpha)
         nodes = np.flatnonzero(inverse)
-        exact, squares = len(nodes) <= MAX_EXACT, np.zeros(len(codes))
+        n_pilots = int(np.clip(PILOT_EDGES // max(len(self.graph.indices), 1), MIN_PILOTS, MAX_PILOTS))
+        n_pilots -= n_pilots % self.lanes
+        exact, squares = len(nodes) <= n_pilots, np.zeros(len(codes))
         lanes = [FieldScale(inverse, squares)] * self.lanes
         rng, block = np.random.default_rng(0), self._block()
-        for first in range(0, len(nodes) if exact else N_PILOTS, self.lanes):
+        for first in range(0, len(nodes) if exact else n_pilots, self.lanes):
             if exact:  # rows of the polynomial, whose squares add up to the variances
                 block[:] = 0
                 part = nodes[first : first + self.lanes]
@@ -74,7 +76,7 @@ class FieldSampler:
             block = self._filtered(lanes, block)
             for rows in row_blocks(*block.shape):
                 squares[rows] += np.square(block[rows], dtype=np.float64).sum(axis=1)
-        return FieldScale(inverse, np.sqrt(squares / (1 if exact else N_PILOTS)).astype(self.dtype))
+        return FieldScale(inverse, np.sqrt(squares / (1 if exact else n_pilots)).astype(self.dtype))
 
     def draw(self, scales: list[FieldScale], shares: Array, streams: list[list[int]]) -> Array:
         """Errors of all nodes with variance 1, one column for each scale, up to `lanes`.

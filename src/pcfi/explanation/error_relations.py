@@ -1,6 +1,6 @@
 """How errors go together, learned from the sample that the model was fitted to: between neighbours, and by parameters.
 
-The sample is the complete table unless that is large, so that draws in memory and from disk are the same.
+The sample is the same in memory and from disk, and so are draws. In large tables a part of it says enough.
 """
 
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ import numpy as np
 
 from pcfi._typing import Array
 from pcfi.backends import backend_for
-from pcfi.estimation.sample import SampledGraph, row_portions
+from pcfi.estimation.sample import SampledGraph, draw_sample, row_portions
 from pcfi.estimation.value_model import ValueModel, row_blocks
 from pcfi.explanation.surprise import hidden_residuals, parts_of
 from pcfi.inputs.graph_rows import row_entries
@@ -19,6 +19,7 @@ from pcfi.pipeline import fill
 from pcfi.settings import Settings
 from pcfi.stages.hops import Hops
 
+MAX_CELLS = 1 << 22  # of the part of the sample
 N_FOLDS = 5  # parts of the known cells: a fifth of the pairs of neighbours is hidden together
 PRIOR_PAIRS = 20.0  # pairs of neighbours that say "as in all columns" about the errors of one
 MAX_RESIDUAL = 4.0  # times the error to expect: a few wild errors say little about others
@@ -42,7 +43,8 @@ class ErrorRelations:
 
 
 def fit_relations(problem: Problem, model: ValueModel, settings: Settings) -> ErrorRelations:
-    """Learn from a sample how errors go together; the model is that of the complete table."""
+    """Learn how errors go together from a part of the sample that the model of the complete table is fitted to."""
+    problem = draw_sample(problem, MAX_CELLS // problem.values.shape[1]).problem
     if not isinstance(problem.graph, SampledGraph) and problem.n_missing == 0:
         return ErrorRelations(np.zeros(problem.values.shape[1]), np.empty((0, 0, 0)))
     if isinstance(problem.graph, SampledGraph) and model.degree is not None:
@@ -89,7 +91,6 @@ def _shares(problem: Problem, model: ValueModel, settings: Settings) -> Array:
     the degree: the share is the slope of products of residuals in it, drawn towards that of all channels.
     """
     parts = parts_of(problem, N_FOLDS)
-    parts[~_is_surrounded(problem.graph)] = -1
     if not (parts >= 0).any():
         return np.zeros(parts.shape[1])
     nothing = np.zeros(parts.shape, dtype=np.bool_)
@@ -98,15 +99,6 @@ def _shares(problem: Problem, model: ValueModel, settings: Settings) -> Array:
     common = np.clip(sums[0].sum() / sums[1].sum(), 0.0, 1.0) if sums[1].sum() > 0 else 0.0
     prior = PRIOR_PAIRS * square
     return np.asarray(np.clip((sums[0] + prior * common) / (sums[1] + prior), 0.0, 1.0))
-
-
-def _is_surrounded(graph: Graph) -> Array:
-    """Nodes all of whose neighbours are there; at the border of a sample some are not."""
-    if not isinstance(graph, SampledGraph):
-        return np.ones(graph.n_nodes, dtype=np.bool_)
-    rows = np.repeat(np.arange(graph.n_nodes), np.diff(graph.indptr))
-    inside = np.bincount(rows, weights=graph.weights, minlength=graph.n_nodes)
-    return np.asarray(np.isclose(inside, graph.degree))
 
 
 def _pair_sums(graph: Graph, residuals: Array, parts: Array) -> tuple[Array, float]:

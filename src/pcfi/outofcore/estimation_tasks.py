@@ -39,7 +39,7 @@ def choose_sample(run: OutOfCoreRun) -> None:
         levels = np.zeros(1 + max(len(entry["levels"]) for entry in entries), dtype=np.int64)
         for entry in entries:
             levels[: len(entry["levels"])] += entry["levels"]
-        nodes, core = sample_nodes(run.graph, _informed(run), levels, run.n_channels)
+        nodes, core = sample_nodes(run.graph, _informed(run), levels, max_sample_nodes(run.n_channels))
     run.folder.save(file_names.SAMPLE_CORE, core)
     run.folder.save(file_names.SAMPLE_NODES, nodes)
 
