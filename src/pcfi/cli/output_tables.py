@@ -6,12 +6,13 @@ from typing import Any
 
 import pcfi
 from pcfi.cli.loading import Loaded
-from pcfi.cli.outputs import Outputs, content_of, draw_name
+from pcfi.cli.outputs import Outputs, content_of
 from pcfi.errors import FileError, TuningWarning
 from pcfi.files.formats import Format
 from pcfi.files.geo_files import GeometryColumn
 from pcfi.files.paths import numbered_path
 from pcfi.inputs.position_columns import position_names
+from pcfi.outofcore.file_names import draw_name
 
 CONFIDENCE = "_confidence"
 FILLED, LOW, HIGH, ERROR = "_filled", "_low", "_high", "_error"

@@ -11,13 +11,7 @@ from pcfi.files.duckdb_files import DuckdbPlace
 from pcfi.files.formats import INTERVAL_FORMATS, OUTPUT_FORMATS, STANDARD, STREAM_FORMATS, Format, format_of
 from pcfi.files.paths import numbered_path
 from pcfi.files.writing import check_folder, check_output
-
-DRAW = "draw"
-
-
-def draw_name(number: int) -> str:
-    """What draws are called among the tables."""
-    return f"{DRAW}{number}"
+from pcfi.outofcore.file_names import DRAW, draw_name
 
 
 def is_draw(what: str) -> bool:

@@ -57,6 +57,8 @@ class RowDrawing:
     seed : int
     categorical : index of channels
         Those of columns of categories.
+    empty : ndarray of bool
+        Channels without a known value, whose cells are the same in all draws.
     categories : list of ndarray
         The channels of each column of categories.
     """
@@ -65,6 +67,7 @@ class RowDrawing:
     relations: ErrorRelations
     seed: int
     categorical: Array
+    empty: Array
     categories: list[Array]
 
     @property
@@ -90,9 +93,13 @@ class RowDrawing:
         return [self.seed, draw, number]
 
     def deviations(self, expected: Array, hops: Hops) -> Array:
-        """Standard deviation of every cell of some rows, given the errors to expect; 0 if known or of a category."""
+        """Standard deviation of every cell of some rows, given the errors to expect.
+
+        0 if known, of a category, or in a column of which nothing is known.
+        """
         half = self.model.half_widths(expected, hops, COVERAGE)
         half[:, self.categorical] = 0.0
+        half[:, self.empty] = 0.0
         return np.asarray(half / NORMAL_QUANTILE)
 
     def tables(self, rows: RowEstimates, fields: Array, draws: range) -> Iterator[Array]:

@@ -19,11 +19,10 @@ from pcfi.explanation.drawn_rows import RowDrawing, RowEstimates
 from pcfi.explanation.error_fields import FieldSampler, FieldScale
 from pcfi.explanation.error_relations import centre_model, centre_rows, fit_relations
 from pcfi.inputs import tensors
-from pcfi.inputs.problem import survey
+from pcfi.inputs.columns import shortened
+from pcfi.inputs.problem import Problem, survey
 from pcfi.pipeline import fill
 from pcfi.stages.hops import count_hops
-
-NEEDS_ERRORS = "draws need errors learned from hidden cells, and too few cells could be hidden"
 
 
 def draw_tables(cells: CellInfo, m: int, random_state: Any) -> Iterator[Any]:
@@ -35,9 +34,16 @@ def draw_tables(cells: CellInfo, m: int, random_state: Any) -> Iterator[Any]:
             "and unreachable='mean'"
         )
     drawing = Drawing(cells, cells.model, seed_of(random_state))
-    if not np.isfinite(drawing.deviations).all():
-        raise ParameterError(NEEDS_ERRORS)
+    unknown = ~np.isfinite(drawing.deviations).all(axis=0)
+    if unknown.any():
+        raise ParameterError(unknown_errors(cells.problem, unknown))
     return (drawing.table(number) for number in range(int(m)))
+
+
+def unknown_errors(problem: Problem, unknown: Array) -> str:
+    """Why nothing can be drawn."""
+    names = shortened([problem.channel_name(channel) for channel in np.flatnonzero(unknown).tolist()])
+    return f"draws need errors learned from hidden cells, and too few cells of {names} could be hidden"
 
 
 def check_count(m: object, parameter: str = "m") -> None:
@@ -63,6 +69,7 @@ class Drawing:
             relations=fit_relations(draw_sample(cells.problem).problem, self.model, cells.settings),
             seed=self.seed,
             categorical=cells.categorical,
+            empty=cells.problem.channels.n_known == 0,
             categories=[np.flatnonzero(cells.problem.columns == number) for number in cells.names.categories],
         )
 
@@ -110,7 +117,8 @@ class Drawing:
         """Errors of all nodes in each channel and factor, as neighbours have them in common."""
         hops, shares = self.cells.host_hops, self.rows.field_shares
         out = np.zeros((len(self.cells.filled), len(shares)), dtype=np.float32)
-        for numbers in self.rows.field_groups(~self.cells.problem.mask.all(axis=0), self._sampler.lanes):
+        incomplete = np.asarray(~self.cells.problem.mask.all(axis=0))
+        for numbers in self.rows.field_groups(incomplete, self._sampler.lanes):
             scales = [
                 self._row_scale if number >= len(hops.patterns) else self._scales[hops.patterns[number]]
                 for number in numbers
@@ -123,8 +131,8 @@ class Drawing:
     def table(self, draw: int) -> Any:
         """One completed table."""
         cells, fields = self.cells, self.fields(draw)
-        drawn = np.empty(fields[:, : len(cells.columns)].shape)
-        for rows in row_blocks(*drawn.shape):
+        drawn = np.empty((len(fields), len(cells.columns)))
+        for rows in row_blocks(len(fields), len(cells.columns)):
             estimates = RowEstimates(
                 start=rows.start,
                 filled=cells.host_values[rows],

@@ -162,7 +162,8 @@ class FieldSampler:
 @cache
 def _coefficients() -> Array:
     """Of the Chebyshev polynomial that is the power -1/2 of the eigenvalues of N."""
-    from numpy.polynomial.chebyshev import chebinterpolate
+    from numpy.polynomial.chebyshev import chebfit, chebpts1
 
-    middle, half = 1 + MIN_EIGENVALUE / 2, 1 - MIN_EIGENVALUE / 2
-    return np.asarray(chebinterpolate(lambda x: (middle + half * x) ** -0.5, DEGREE))
+    places = chebpts1(DEGREE + 1)
+    eigenvalues = 1 + MIN_EIGENVALUE / 2 + (1 - MIN_EIGENVALUE / 2) * places
+    return np.asarray(chebfit(places, eigenvalues**-0.5, DEGREE))

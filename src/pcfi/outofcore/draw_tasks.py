@@ -15,7 +15,7 @@ from pcfi._typing import Array
 from pcfi.errors import FeatureError
 from pcfi.estimation.value_model import ValueModel
 from pcfi.explanation.drawn_rows import RowDrawing, RowEstimates
-from pcfi.explanation.draws import NEEDS_ERRORS
+from pcfi.explanation.draws import unknown_errors
 from pcfi.explanation.error_fields import FieldSampler, FieldScale
 from pcfi.explanation.error_relations import ErrorRelations, centre_model, centre_rows, fit_relations
 from pcfi.inputs.problem import Channels
@@ -50,6 +50,7 @@ def row_drawing(run: OutOfCoreRun) -> RowDrawing:
         relations=ErrorRelations(*map(run.folder.load, names)),
         seed=run.settings.random_state,
         categorical=problem.categorical,
+        empty=run.channels.n_known == 0,
         categories=[np.flatnonzero(problem.columns == number) for number in columns],
     )
 
@@ -114,9 +115,15 @@ def refuse_unknown_errors(run: OutOfCoreRun) -> None:
     levels = Hops(codes, hops.n_levels, hops.n_unreachable[:1], np.zeros(run.n_channels, dtype=np.int64))
     with np.errstate(all="ignore"):
         half = model.half_widths(np.ones((reached, run.n_channels)), levels, 0.9)[1:]
-    numbers = np.setdiff1d(np.flatnonzero(run.channels.n_known < run.n_nodes), run.surveyed.categorical)
-    if not np.isfinite(half[:, numbers]).all():
-        raise FeatureError(NEEDS_ERRORS)
+    _refuse_unknown(run, half)
+
+
+def _refuse_unknown(run: OutOfCoreRun, deviations: Array) -> None:
+    drawn = (run.channels.n_known < run.n_nodes) & (run.channels.n_known > 0)
+    drawn[run.surveyed.categorical] = False
+    unknown = drawn & ~np.isfinite(deviations).all(axis=0)
+    if unknown.any():
+        raise FeatureError(unknown_errors(run.surveyed, unknown))
 
 
 class RunDraws:
@@ -132,8 +139,7 @@ class RunDraws:
         with np.errstate(all="ignore"):
             errors = error_rows(run, start, start + len(filled), hops)
             deviations = drawing.deviations(errors, hops)
-            if not np.isfinite(deviations).all():
-                raise FeatureError(NEEDS_ERRORS)
+            _refuse_unknown(run, deviations)
             rows = RowEstimates(
                 start=start,
                 filled=filled.astype(np.float64),

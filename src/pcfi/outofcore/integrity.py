@@ -11,7 +11,6 @@ from pcfi.outofcore import file_names
 from pcfi.outofcore.run import CHANNEL_FACTS, OutOfCoreRun
 from pcfi.outofcore.run_sinks import sinks_of
 
-
 RELATIONS = (file_names.RELATION_ROOTS, file_names.RELATION_SHARES)
 
 

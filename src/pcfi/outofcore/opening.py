@@ -36,12 +36,13 @@ from pcfi.outofcore.call_checks import check_choices, check_partitions, check_pl
 from pcfi.outofcore.cluster import connected
 from pcfi.outofcore.edge_source import EdgeSource, build_columns
 from pcfi.outofcore.feature_stores import FeatureStore, open_features
+from pcfi.outofcore.file_names import draw_name
 from pcfi.outofcore.folder import WorkFolder
 from pcfi.outofcore.integrity import drop_damaged
 from pcfi.outofcore.mapped_graph import MappedGraph, graph_facts, open_graph
 from pcfi.outofcore.node_source import ConversionFile, NodeSource, ends_of, id_like_channel, open_nodes
 from pcfi.outofcore.plan import check_budget, check_space, make_plan, partition_count
-from pcfi.outofcore.run import OutOfCoreRun, draw_name
+from pcfi.outofcore.run import OutOfCoreRun
 from pcfi.outofcore.run_lock import run_lock
 from pcfi.outofcore.run_settings import facts_of
 from pcfi.outofcore.sinks import exists, open_sink

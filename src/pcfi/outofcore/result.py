@@ -11,7 +11,8 @@ from pcfi.files.paths import suffix_of
 from pcfi.optional import load
 from pcfi.outofcore.estimation_tasks import stored_tuning
 from pcfi.outofcore.feature_stores import open_zarr
-from pcfi.outofcore.run import DRAW, OutOfCoreRun, draw_name
+from pcfi.outofcore.file_names import DRAW, draw_name
+from pcfi.outofcore.run import OutOfCoreRun
 from pcfi.outofcore.run_settings import needs_fit
 from pcfi.outofcore.runners import TASKS
 from pcfi.pipeline import Filled
@@ -80,7 +81,7 @@ class StoredImputation:
         return ColumnReports() if self.tuning is None else self.tuning.columns
 
     def open(self, name: str = "values") -> Any:
-        """Open "values", "confidence", "hops", "intervals", "draw1", ...: a mapped array, a Zarr array, or a Dataset."""
+        """Open "values", "confidence", "hops", "intervals", "draw1", ...: a mapped array, a Zarr array or a Dataset."""
         paths = {"values": self.values, "confidence": self.confidence, "hops": self.hops, "intervals": self.intervals}
         paths |= {draw_name(number): path for number, path in enumerate(self.draws, 1)}
         if name not in paths:

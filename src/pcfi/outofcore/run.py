@@ -32,7 +32,6 @@ from pcfi.stages.diffusion import Diffusion
 from pcfi.stages.hops import Hops
 
 ROWS_IN_CACHE = 8192
-DRAW = "draw"  # the results draw1, draw2, ...
 CHANNEL_FACTS = ("low", "high", "mean", "patterns", "representatives", "n_known")  # in the order they are saved
 
 
@@ -91,7 +90,7 @@ class OutOfCoreRun:
         self.id: str | None = job["features"]["id"]
         self.categories: dict[str, list[str]] = job["features"]["categories"]
         self.results: dict[str, str | None] = job["results"]
-        self.n_draws = sum(name.startswith(DRAW) for name in self.results)
+        self.n_draws = sum(name.startswith(file_names.DRAW) for name in self.results)
         self.coverage: float = job["coverage"]
         self.partitioned = bool(job.get("partitioned"))
         self.bounds: Any = job["bounds"]
@@ -376,11 +375,6 @@ class _Masks:
             self.waiting = more if self.waiting is None else np.concatenate([self.waiting, more])
         taken, self.waiting = self.waiting[:count], self.waiting[count:]
         return np.ascontiguousarray(taken)
-
-
-def draw_name(number: int) -> str:
-    """What the results of a run call a draw."""
-    return f"{DRAW}{number}"
 
 
 def as_slice(numbers: Array) -> slice | Array:

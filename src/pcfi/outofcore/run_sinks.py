@@ -5,7 +5,8 @@ import numpy.typing as npt
 
 from pcfi.outofcore import file_names
 from pcfi.outofcore.feature_stores import ParquetStore
-from pcfi.outofcore.run import OutOfCoreRun, draw_name
+from pcfi.outofcore.file_names import draw_name
+from pcfi.outofcore.run import OutOfCoreRun
 from pcfi.outofcore.sinks import ParquetSink, ResultSink, open_sink
 
 

@@ -12,9 +12,10 @@ from pcfi._typing import Array
 from pcfi.backends.cpu import CpuBackend
 from pcfi.inputs.problem import to_half
 from pcfi.outofcore.draw_tasks import RunDraws
+from pcfi.outofcore.file_names import draw_name
 from pcfi.outofcore.filled_rows import FilledRows
 from pcfi.outofcore.interval_tasks import interval_rows
-from pcfi.outofcore.run import OutOfCoreRun, draw_name
+from pcfi.outofcore.run import OutOfCoreRun
 from pcfi.outofcore.run_sinks import sinks_of
 from pcfi.pipeline.policies import refuse_non_finite
 
