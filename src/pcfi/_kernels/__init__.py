@@ -29,6 +29,7 @@ Other stages
     channel_propagation   stage 2
     neighbor_mean         mean of the known neighbours
     edge_sorting          edges in any order to compressed sparse rows, larger than memory
+    error_fields          random fields of errors: weights of steps, and a step of a Chebyshev recurrence
     locality_order        an order of the nodes in which neighbours are near each other
 
 `reference` has a slow implementation of each in plain numpy; tests compare the kernels with it.
