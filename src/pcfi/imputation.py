@@ -250,7 +250,11 @@ def _graph_warnings(resolved: Resolved, problem: Problem) -> list[PcfiWarning]:
     """A warning if the graph was probably made from the features."""
     if resolved.model is None or not problem.n_missing or problem.build_graph is not None:
         return []
-    share = share_of_similar_rows(on_host(problem))
+    return similar_rows_warnings(share_of_similar_rows(on_host(problem)))
+
+
+def similar_rows_warnings(share: float) -> list[PcfiWarning]:
+    """A warning if so large a share of the neighbours are similar rows that the graph was made from the features."""
     if not share > MIN_SHARE:
         return []
     text = (

@@ -195,6 +195,28 @@ def test_a_budget_changes_no_draw(files, tmp_path, case):
         assert_same(left, right)
 
 
+def test_a_budget_changes_no_warning(tmp_path):
+    from sklearn.datasets import load_wine
+    from sklearn.neighbors import kneighbors_graph
+
+    values, rng = load_wine().data, np.random.default_rng(0)
+    near = kneighbors_graph((values - values.mean(axis=0)) / values.std(axis=0), 6).tocoo()
+    columns = {
+        f"c{k}": pa.array(column, mask=rng.random(len(values)) < 0.05, from_pandas=True)
+        for k, column in enumerate(values.T)
+    }
+    columns |= {"zip_code": 10_000 + rng.permutation(len(values)), "price": [f"${k},500" for k in range(len(values))]}
+    csv.write_csv(pa.table(columns), tmp_path / "n.csv")
+    csv.write_csv(pa.table({"source": near.row, "target": near.col}), tmp_path / "e.csv")
+    found = []
+    for budget in ([], BUDGET):
+        done = invoke("impute", tmp_path / "n.csv", tmp_path / "e.csv", "-o", tmp_path / f"{len(budget)}.csv", *budget)
+        found.append([line for line in done.stderr.splitlines() if "warning" in line])
+    assert found[0] == found[1]
+    for words in ("'price' is not filled", "'zip_code' holds whole numbers", "beyond chance"):
+        assert any(words in line for line in found[0])
+
+
 @pytest.mark.parametrize("budget", [[], BUDGET])
 @pytest.mark.parametrize(
     ("options", "words"),

@@ -107,10 +107,7 @@ def load(
         )
     session.say(node_files.described(nodes, paths[0]))
     for name, value in node_files.dressed_numbers(nodes, node_columns):
-        session.warn(
-            f"the column {name!r} is not filled, because {value!r} is text: write it as a plain number, or add "
-            f"--exclude {name} if it is no channel"
-        )
+        session.warn(dressed_text(name, value))
     with session.stage("read edges"):
         edges = edge_files.read_edges(edge_file(), nodes, edge_columns)
     session.say(edge_files.described(edges, paths[1]))
@@ -159,10 +156,22 @@ def _load_rows(session: Session, path: str, node_columns: NodeColumns, rule: Sim
     return loaded
 
 
+def dressed_text(column: str, value: str) -> str:
+    """What to say about a column of numbers that are written as text."""
+    return (
+        f"the column {column!r} is not filled, because {value!r} is text: write it as a plain number, or add "
+        f"--exclude {column} if it is no channel"
+    )
+
+
 def say_codes(session: Session, table: NodeTable, columns: NodeColumns, edges: Any = None) -> None:
     """Warn of codes that are used like measurements, unless the user names the columns."""
     graph, ends = (None, None) if edges is None else (edges.graph, edges.edge_columns())
-    names = [] if columns.channels is not None else code_columns(table, graph, ends)
+    warn_of_code_columns(session, [] if columns.channels is not None else code_columns(table, graph, ends))
+
+
+def warn_of_code_columns(session: Session, names: list[str]) -> None:
+    """Warn of codes that are used like measurements, with the options that leave them out."""
     if names:
         session.warn(f"{code_text(names)}: leave out with {' '.join(f'--exclude {name}' for name in names)}")
 

@@ -126,7 +126,8 @@ def _read_metadata(session: Session, call: DiskCall, folder: Any) -> FileMetadat
     if call.nodes.categorical:
         tables = [path for path in call.outputs.tables().values() if _is_direct(path)]
         check_categories(tables, call.parameters.get("unreachable", "mean"))
-    metadata = read_metadata(session, call.paths, call.nodes, call.edges, call.budget.bytes // 8, conversion_of(folder))
+    limit, conversion = call.budget.bytes // 8, conversion_of(folder)
+    metadata = read_metadata(session, call.paths, call.nodes, call.edges, limit, conversion, call.files.shown)
     give_back()  # what looking for ids took
     return metadata
 
@@ -194,7 +195,8 @@ def stored_results(call: DiskCall, metadata: FileMetadata, folder: Any) -> dict[
     outputs, parts = call.outputs, folder.results
     results: dict[str, str | None] = dict.fromkeys(("values", "confidence", "hops", "intervals"))
     for what, path in outputs.tables().items():
-        is_composed = _is_composed(call, metadata) if what == "values" else _is_partitioned(metadata)
+        is_plain = what != "values" and not (_is_partitioned(metadata) or _has_geometry(metadata))
+        is_composed = not is_plain and _is_composed(call, metadata)
         is_direct = _is_direct(path) and not (content_of(what) == "values" and is_composed)
         if not is_direct and (is_address(path) or suffix_of(path) == ".zarr"):
             raise ParameterError(

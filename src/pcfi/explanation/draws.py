@@ -34,7 +34,7 @@ def draw_tables(cells: CellInfo, m: int, random_state: Any) -> Iterator[Any]:
             "and unreachable='mean'"
         )
     drawing = Drawing(cells, cells.model, seed_of(random_state))
-    unknown = ~np.isfinite(drawing.deviations).all(axis=0)
+    unknown = np.asarray(~np.isfinite(drawing.deviations).all(axis=0))
     if unknown.any():
         raise ParameterError(unknown_errors(cells.problem, unknown))
     return (drawing.table(number) for number in range(int(m)))

@@ -26,16 +26,21 @@ def code_columns(table: NodeTable, edges: Any = None, ends: EdgeColumns | None =
     frame, names = narwhals().from_native(table.native, eager_only=True), []
     for column in table.columns:
         series = frame.get_column(column.name)
-        if column.codes is None and len(series) >= MIN_ROWS and series.dtype.is_numeric() and not column.missing.any():
-            values = np.asarray(series.cast(narwhals().Float64).to_numpy())
-            is_called_so = re.search(CODE_LIKE, str(column.name)) is not None
-            is_measured = re.search(MEASURED, str(column.name)) is not None
-            if (is_called_so and _all_differ(values)) or (_are_numbers_of_rows(values) and not is_measured):
-                names.append(column.name)
+        is_complete = column.codes is None and series.dtype.is_numeric() and not column.missing.any()
+        if not is_complete or len(series) < MIN_ROWS:
+            continue
+        if holds_codes(column.name, np.asarray(series.cast(narwhals().Float64).to_numpy())):
+            names.append(column.name)
     if names and is_frame(edges):
         named = table.id_like_channel(edges, ends or EdgeColumns())
         return [name for name in names if name != named]
     return names
+
+
+def holds_codes(name: str, values: Array) -> bool:
+    """Whether the values of a channel without missing cells are codes."""
+    is_called_so, is_measured = (re.search(pattern, str(name)) is not None for pattern in (CODE_LIKE, MEASURED))
+    return (is_called_so and all_differ(values)) or (not is_measured and _are_numbers_of_rows(values))
 
 
 def warn_of_codes(names: list[str], remedy: str, *, stacklevel: int) -> None:
@@ -54,9 +59,10 @@ def code_text(names: list[str]) -> str:
     )
 
 
-def _all_differ(values: Array) -> bool:
+def all_differ(values: Array) -> bool:
+    """Whether values are whole numbers that all differ."""
     return bool((values == np.rint(values)).all() and len(np.unique(values)) == len(values))
 
 
 def _are_numbers_of_rows(values: Array) -> bool:
-    return bool(values.max() - values.min() + 1 == len(values)) and _all_differ(values)
+    return bool(values.max() - values.min() + 1 == len(values)) and all_differ(values)

@@ -16,6 +16,7 @@ from pcfi._typing import Array
 from pcfi.estimation.channel_moments import ChannelMoments, moments_of_rows
 from pcfi.estimation.channel_scale import ChannelScale, candidate_scales
 from pcfi.estimation.fitting import fit_to_sample, prior_model
+from pcfi.estimation.graph_origin import share_of_similar_rows
 from pcfi.estimation.representation import choose_representation
 from pcfi.estimation.resolution import tuning_of
 from pcfi.estimation.result import ColumnReport, ColumnReports, Tried, Tuning, seed_of
@@ -79,13 +80,17 @@ def fit(run: OutOfCoreRun, index: int) -> Entry:
     names = [one.name for one in fields(ChannelMoments)]
     stored = [run.folder.load(file_names.moments(number)) for number in ranges]
     moments = ChannelMoments.joined([ChannelMoments(**dict(zip(names, part, strict=True))) for part in stored])
+    entry: Entry = {}
     with np.errstate(all="ignore"):
         if settings.objective == "representation":
             tuning = choose_representation(run.channels, moments, settings)
         else:
-            tuning = _fit_values(run, candidate_scales(run.channels, moments, run.limits))
+            drawn = stored_sample(run)
+            tuning = _fit_values(run, drawn, candidate_scales(run.channels, moments, run.limits))
+            if drawn.core is None and run.surveyed.n_missing:  # of a sample, neighbours are most similar by its choice
+                entry["similar_rows"] = float(np.nan_to_num(share_of_similar_rows(drawn.problem)))
     _save_model(run, tuning)
-    return {}
+    return entry
 
 
 def stored_sample(run: OutOfCoreRun) -> Sample:
@@ -100,8 +105,7 @@ def stored_sample(run: OutOfCoreRun) -> Sample:
     return Sample(replace(run.surveyed, values=values, mask=known))
 
 
-def _fit_values(run: OutOfCoreRun, scales: list[ChannelScale]) -> Tuning:
-    drawn = stored_sample(run)
+def _fit_values(run: OutOfCoreRun, drawn: Sample, scales: list[ChannelScale]) -> Tuning:
     fitted = fit_to_sample(drawn, scales, run.settings, seed_of(run.settings.random_state), run.surveyed)
     return tuning_of(run.surveyed, run.settings, fitted, lambda: prior_model(drawn, scales[0]))
 

@@ -8,6 +8,7 @@ import numpy as np
 from pcfi.errors import ParameterError, PcfiWarning
 from pcfi.estimation.result import ColumnReports, Tuning, tuning_warnings
 from pcfi.files.paths import suffix_of
+from pcfi.imputation import similar_rows_warnings
 from pcfi.optional import load
 from pcfi.outofcore.estimation_tasks import stored_tuning
 from pcfi.outofcore.feature_stores import open_zarr
@@ -108,6 +109,8 @@ def report(run: OutOfCoreRun, filled: Filled) -> tuple[StoredImputation, list[Pc
     status, converged = status_of(problem, settings, outcome, hops), has_converged(settings, outcome)
     notices = usual_warnings(problem, settings, status, converged=converged, n_unreachable=n_unreachable)
     notices += tuning_warnings(tuning) if n_missing else []
+    for entry in run.folder.finished("fit").values() if run.model is not None else ():
+        notices += similar_rows_warnings(entry.get("similar_rows", 0.0))
     is_pcfi = settings.method == "pcfi"
     found = StoredImputation(
         values=str(run.results["values"]),
