@@ -157,6 +157,21 @@ def test_a_representation_is_tuned_by_the_same_rule(tmp_path):
     np.testing.assert_allclose(stored.open(), expected.values, rtol=1e-6, atol=1e-6)
 
 
+def test_values_that_stage_2_takes_far_away_are_warned_of(tmp_path):
+    rng = np.random.default_rng(0)
+    values, edges = rng.normal(size=(60, 3)) * [1e-3, 1, 1e6], np.stack([np.arange(59), np.arange(1, 60)])
+    values[:, 0] += values[:, 2] / 1e9
+    values[rng.random(values.shape) < 0.4] = np.nan
+    np.save(tmp_path / "x.npy", values)
+    np.save(tmp_path / "e.npy", edges)
+    options = {"alpha": 0.5, "beta": 1.0, "objective": "representation"}
+    with pytest.warns(pcfi.ScaleWarning) as expected:
+        pcfi.impute(values, edges, **options)
+    with pytest.warns(pcfi.ScaleWarning) as told:
+        scale.impute(tmp_path / "x.npy", tmp_path / "e.npy", tmp_path / "y.npy", **options)
+    assert [str(one.message) for one in told] == [str(one.message) for one in expected]
+
+
 def test_too_few_known_cells_are_said_to_be(tmp_path):
     values = np.full((40, 2), np.nan)
     values[:2] = [[1.0, 2.0], [3.0, 4.0]]

@@ -8,7 +8,7 @@ import numpy as np
 from pcfi.errors import ParameterError, PcfiWarning
 from pcfi.estimation.result import ColumnReports, Tuning, tuning_warnings
 from pcfi.files.paths import suffix_of
-from pcfi.imputation import similar_rows_warnings
+from pcfi.imputation import mixes_units, scale_warnings, similar_rows_warnings
 from pcfi.optional import load
 from pcfi.outofcore.estimation_tasks import stored_tuning
 from pcfi.outofcore.feature_stores import open_zarr
@@ -111,6 +111,10 @@ def report(run: OutOfCoreRun, filled: Filled) -> tuple[StoredImputation, list[Pc
     notices += tuning_warnings(tuning) if n_missing else []
     for entry in run.folder.finished("fit").values() if run.model is not None else ():
         notices += similar_rows_warnings(entry.get("similar_rows", 0.0))
+    if mixes_units(problem, settings):
+        written = run.folder.finished("write").values()
+        least, most = (np.array([entry[name] for entry in written]) for name in ("least", "most"))
+        notices += scale_warnings(problem, settings, least.min(axis=0), most.max(axis=0))
     is_pcfi = settings.method == "pcfi"
     found = StoredImputation(
         values=str(run.results["values"]),

@@ -10,6 +10,7 @@ import numpy as np
 
 from pcfi._typing import Array
 from pcfi.backends.cpu import CpuBackend
+from pcfi.imputation import mixes_units
 from pcfi.inputs.problem import to_half
 from pcfi.outofcore.draw_tasks import RunDraws
 from pcfi.outofcore.file_names import draw_name
@@ -34,7 +35,7 @@ def as_truth_values(rows: Array, channels: Array) -> Array:
 
 def write(run: OutOfCoreRun, index: int) -> Entry:
     """Write a range of rows of every result."""
-    sinks, draws = sinks_of(run), RunDraws(run) if run.n_draws else None
+    sinks, draws, ranges = sinks_of(run), RunDraws(run) if run.n_draws else None, []
     half = sinks["values"].dtype == np.float16
     with ExitStack() as stack:
         writers = {name: stack.enter_context(sink.range(index)) for name, sink in sinks.items()}
@@ -43,6 +44,7 @@ def write(run: OutOfCoreRun, index: int) -> Entry:
             with np.errstate(all="ignore"):
                 least, most = CpuBackend().channel_ranges(rows)
             refuse_non_finite(least, most, run.surveyed)
+            ranges.append((least, most))
             values = as_truth_values(rows, run.store.truth_values)
             writers[name](start, to_half(values) if half else values, batch)
 
@@ -60,4 +62,8 @@ def write(run: OutOfCoreRun, index: int) -> Entry:
             if draws is not None and estimates is not None:
                 for number, drawn in enumerate(draws.rows(start, rows, estimates, row_hops), 1):
                     write_values(draw_name(number), start, drawn.astype(run.dtype), batch)
-    return {"results": {name: sink.checksum(index, *run.range_of(index)) for name, sink in sinks.items()}}
+    entry: Entry = {"results": {name: sink.checksum(index, *run.range_of(index)) for name, sink in sinks.items()}}
+    if mixes_units(run.surveyed, run.chosen):
+        entry["least"] = np.min([least for least, _ in ranges], axis=0).astype(float).tolist()
+        entry["most"] = np.max([most for _, most in ranges], axis=0).astype(float).tolist()
+    return entry
