@@ -7,7 +7,7 @@ SMALL := $(VENV)/.demo
 SITE := $(VENV)/.docs
 MINIMUM := .venv-min
 BENCHMARKS := against_pyg against_pseudocode settled_against_fixed large_graphs growth limit node_order lanes hops \
-	vector_kernels first_call files training tabular tabular_held_out neighbor_search scale scale_cost partitioned \
+	vector_kernels first_call files ids training tabular tabular_held_out neighbor_search scale scale_cost partitioned \
 	default_call mixed_columns values values_ablation degrees representation arxiv \
 	maps map_sizes panel position position_cost suggestions
 

@@ -21,6 +21,9 @@ the repeats. A ratio above 1 means that the first candidate is faster. Machine: 
 """
 
 QUESTIONS = {
+    "default_call": "How long does `pcfi.impute(features, graph)` take, against given parameters and against PyG's "
+    "`FeaturePropagation`?",
+    "files": "`pcfi impute` on files: 1 M nodes with string ids, 32 channels, 10 M edges, stage by stage",
     "against_pyg": "How much faster than PyG's `FeaturePropagation`, which diffuses without confidence weights?",
     "against_pseudocode": "How much faster than the paper's pseudo-code?",
     "settled_against_fixed": "What does the steady state cost compared with 100 steps, and how far are these from it?",
@@ -32,7 +35,7 @@ QUESTIONS = {
     "hops": "How fast is counting the hops of many patterns?",
     "vector_kernels": "How much faster are kernels on vector registers than the same loops in plain numba? (one block "
     "of 16 channels, one thread)",
-    "files": "`pcfi impute` on files: 1 M nodes with string ids, 32 channels, 10 M edges, stage by stage",
+    "ids": "Which hash table maps 20 M string ids of edges to the rows of 1 M nodes fastest, and in how much memory?",
     "first_call": "How long does the first call take?",
     "training": "How much faster is the training of the common GCN than the same loop on PyG's `GCNConv` layers?",
     "arxiv": "`pcfi reproduce` on generated files of the size and format of OGBN-Arxiv (accuracy means nothing; "
@@ -48,7 +51,6 @@ QUESTIONS = {
     "partitioned": "A graph divided among four workers: bytes sent, by the cost model and measured; time and memory",
     "partitioned_model": "The cost model for OGBN-papers100M: diffusion with a graph in each worker, and divided",
     "sample_size": "Large tables: how do the model and its errors move with the size of the sample it is fitted to?",
-    "default_call": "What does the default call, which learns from hidden cells, cost?",
     "values": "Values of tables: how far from the truth (in standard deviations), and do 90 % intervals cover it?",
     "values_ablation": "Which parts of the value model pay, and how much does each constant matter? (error relative to "
     "the model as it is, 40 cases of five small tables)",

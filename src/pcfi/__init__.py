@@ -1,4 +1,4 @@
-"""Fill in the missing node features of a graph, and say how far each filled value can be trusted.
+"""Fill in the missing node features of a graph, and estimate the error of each filled value.
 
 >>> import numpy as np, pcfi
 >>> features = np.array([[1.0], [np.nan], [3.0]])
@@ -85,7 +85,7 @@ __all__ = [
 ]
 
 
-# what needs an optional dependency, or is not needed by everyone: loaded when first asked for
+# modules with optional dependencies, or not needed by everyone: loaded on first use
 _LAZY = {
     "PCFI": "integrations.sklearn",
     "anndata": "anndata",
@@ -100,7 +100,7 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "__version__":  # looked up when asked for: it takes longer than all of our own modules
+    if name == "__version__":  # looked up on demand: this takes longer than importing all of our own modules
         from importlib.metadata import version
 
         return version("pcfi")

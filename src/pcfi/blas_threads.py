@@ -1,7 +1,4 @@
-"""Linear algebra of many small matrices, which the BLAS does faster on one thread than on several.
-
-On one thread its results do not depend on the number of cores either.
-"""
+"""Single-threaded BLAS for many small matrices: faster than several threads, and independent of the number of cores."""
 
 from contextlib import AbstractContextManager
 from functools import cache
@@ -9,15 +6,15 @@ from typing import Any
 
 
 def single_thread() -> AbstractContextManager[Any]:
-    """A block of code during which the BLAS has one thread; afterwards it has as many as before."""
+    """Context in which the BLAS uses one thread; afterwards the previous number is restored."""
     limits: AbstractContextManager[Any] = _libraries().limit(limits=1, user_api="blas")
     return limits
 
 
 @cache
 def _libraries() -> Any:
-    """The libraries for linear algebra that this process has loaded."""
-    import numpy as np  # noqa: F401  whose BLAS is meant
+    """The linear algebra libraries that this process has loaded."""
+    import numpy as np  # noqa: F401  loads the BLAS
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

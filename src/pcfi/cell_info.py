@@ -1,4 +1,4 @@
-"""Cell by cell facts behind a result, before they are put into the caller's container."""
+"""Per-cell data behind a result, before it is put into the caller's container."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,37 +20,29 @@ from pcfi.stages.hops import Hops
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CellInfo:
-    """Cell by cell facts behind an `Imputation`, before they are put into the caller's container.
+    """Per-cell data behind an `Imputation`, before it is put into the caller's container.
 
     Attributes
     ----------
     filled : array or tensor of shape (n_nodes, n_channels)
-        The filled values; a column of categories is several channels.
+        The filled values; a categorical column has several channels.
     hops : Hops or None
         None for methods that do not search the graph.
     empty_channels : ndarray of bool
-        Channels without a known value, whose missing cells are unreachable by any method.
+        Channels without a known value; their missing cells are unreachable for any method.
     dtype : dtype
-        Of the values.
+        Dtype of the values.
     wrap : callable
-        Puts a table of the shape of `filled` into the caller's container.
-    append : callable
-        Puts position channels behind a result in the caller's container.
-    wrap_values : callable
-        Puts another completed table into the caller's container, as `values` are.
-    first_channels, categorical : index of channels
-        As in `Problem`.
+        `wrap_cells` of the problem.
     columns : ndarray of int
         Number of the column that each channel belongs to.
-    wrap_categories : callable or None
+    append, wrap_values, first_channels, categorical, wrap_categories, names
         As in `Problem`.
     graph : Graph
     model : ValueModel or None
         The model that estimated the values, if one did.
     settings : Settings
         Without "auto".
-    names : CellNames
-        How the caller names nodes and columns.
     """
 
     filled: Any
@@ -77,7 +69,7 @@ class CellInfo:
         return np.tile(self.empty_channels, (len(self.filled), 1))
 
     def unreachable_in(self, channel: int) -> Array:
-        """The same for one channel, as an array."""
+        """Mask of the unreachable cells of one channel, as an array."""
         if self.hops is None:
             return np.full(len(self.filled), bool(self.empty_channels[channel]))
         hops = self.host_hops
@@ -100,18 +92,18 @@ class CellInfo:
     def host_hops(self) -> Hops:
         """The hops as an array."""
         if self.hops is None:
-            raise ValueError("a method without hops has none")
+            raise ValueError("this method does not count hops")
         codes = self.hops.codes
         return self.hops if isinstance(codes, np.ndarray) else replace(self.hops, codes=tensors.to_array(codes, "hops"))
 
     def wrapped(self, cells: Array) -> Any:
-        """An array of one number per cell in the caller's container, dtype and place."""
-        cells = cells.astype(self.dtype)
+        """An array with one number per cell, in the caller's container and dtype and on its device."""
+        cells = cells.astype(self.dtype, copy=False)
         return self.wrap(cells if isinstance(self.filled, np.ndarray) else tensors.beside(self.filled, cells))
 
     @cached_property
     def problem(self) -> Problem:
-        """What was filled: the known cells on the graph, as arrays."""
+        """The problem that was filled, as arrays."""
         hops = self.host_hops
         mask, values = hops.look_up(np.arange(hops.n_levels + 2) == 0), np.ascontiguousarray(self.host_values)
         return Problem(
@@ -119,14 +111,8 @@ class CellInfo:
             mask=np.ascontiguousarray(mask),
             graph=self.graph,
             channels=survey(values, mask),
-            wrap_values=_as_it_is,
-            wrap_cells=_as_it_is,
             first_channels=self.first_channels,
             categorical=self.categorical,
             column_names=self.names.columns,
             names=self.names,
         )
-
-
-def _as_it_is(value: Any) -> Any:
-    return value

@@ -1,4 +1,4 @@
-"""Data and picture of `pcfi demo`: 90 % of the images of handwritten digits are removed and filled again."""
+"""Data and picture of `pcfi demo`: 90 % of a set of handwritten digits are removed and filled in."""
 
 import time
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ import numpy as np
 
 import pcfi
 from pcfi._typing import Array
+from pcfi.evaluation import DEFAULT_METHODS
 from pcfi.optional import load
 
-METHODS = ("zero", "mean", "neighbors", "fp", "pcfi")
 N_NEIGHBORS = 10
 MISSING_RATE = 0.9
 
@@ -38,18 +38,18 @@ def load_digits(seed: int = 0) -> Digits:
 
     data = load_images()
     images = data.data.astype(np.float32)
-    # a tree: which of equally distant images counts as near would otherwise depend on the number of OpenMP threads
+    # a tree makes ties between equally distant images independent of the number of OpenMP threads
     edges = NearestNeighbors(n_neighbors=N_NEIGHBORS, algorithm="kd_tree").fit(images).kneighbors_graph()
     keep = np.random.default_rng(seed).random(len(images)) >= MISSING_RATE
     return Digits(images, data.target, edges, np.broadcast_to(keep[:, None], images.shape))
 
 
 def compare(digits: Digits) -> tuple[list[tuple[str, float, float]], dict[str, pcfi.Imputation]]:
-    """Return error on the removed pixels and time of each method, and the results by method."""
+    """Return the error on the removed pixels and the time of each method, and the results by method."""
     rows, results = [], {}
     features, removed = digits.features, ~digits.known
     graph = pcfi.prepare_graph(digits.edges)
-    for method in METHODS:
+    for method in DEFAULT_METHODS:
         pcfi.impute(features, graph, method=method)  # compiles or loads the kernels
         start = time.perf_counter()
         results[method] = pcfi.impute(features, graph, method=method)
@@ -68,7 +68,7 @@ def draw(digits: Digits, result: pcfi.Imputation, file: Any) -> None:
 
     confidence, hops = result.confidence, result.hops
     if confidence is None or hops is None:
-        raise ValueError("only PCFI has a confidence to draw")
+        raise ValueError("only the method pcfi has a confidence to draw")
     chosen = _one_of_each(digits, hops[:, 0])
     rows = {
         "original": (digits.images, "gray_r", 16),
@@ -107,7 +107,7 @@ def node_name(digits: Digits, node: int) -> str:
 
 
 def describe(digits: Digits) -> str:
-    """Describe the demo in words."""
+    """Description of the demo."""
     n_known = int(digits.known[:, 0].sum())
     return (
         f"{len(digits.images):,} images of handwritten digits are the nodes of a graph: each image is linked to the "

@@ -17,8 +17,9 @@ PcfiWarning (UserWarning)
 ├── UnreachableWarning                 cells that no source can reach
 ├── NotSettledWarning                  the steady state was not reached within max_steps
 ├── ScaleWarning                       channels of very different scales are mixed
-├── ColumnWarning                      a column may be meant for something else than it is used for
-└── TuningWarning                      too few known cells to tune; defaults were used
+├── ColumnWarning                      a column may have another meaning than assumed
+├── TuningWarning                      too few known cells to tune; defaults were used
+└── GraphWarning                       the graph was probably built from the features
 
 An error says what is wrong, what was given, what is allowed (`message`) and what to do (`remedy`).
 """
@@ -39,7 +40,7 @@ class PcfiError(Exception):
     Parameters
     ----------
     message : str
-        What is wrong. If `parameter` is set, its name comes first: "must be positive".
+        What is wrong. If `parameter` is set, its name is prepended: "must be positive".
     parameter : str or None
         Python name of the parameter whose value is wrong.
     remedy : str
@@ -52,18 +53,18 @@ class PcfiError(Exception):
         self.message, self.parameter, self.remedy = message, parameter, remedy
 
     def __str__(self) -> str:
-        """The error in the words of Python."""
+        """The error as Python users see it."""
         return self.text(self.parameter or "", _as_keyword)
 
     def text(self, subject: str, reference: Callable[[str, str], str]) -> str:
-        """Return the error in the words of an interface.
+        """Return the error as users of an interface see it.
 
         Parameters
         ----------
         subject : str
-            What the interface calls `parameter`.
+            Name of `parameter` in the interface.
         reference : callable
-            What it calls a parameter of the remedy, from its Python name and its value ("" if none is proposed).
+            Turns the Python name and the value ("" if none) of a parameter in the remedy into the interface's form.
         """
         message = f"{subject} {self.message}" if self.parameter else self.message
         remedy = _REFERENCE.sub(lambda match: reference(match[1], match[2] or ""), self.remedy)
@@ -131,7 +132,7 @@ class ScaleWarning(PcfiWarning):
 
 
 class ColumnWarning(PcfiWarning):
-    """A column may be meant for something else than it is used for: it looks like ids, or like weights of edges."""
+    """A column may have another meaning than assumed: it looks like ids, codes, or edge weights."""
 
 
 class TuningWarning(PcfiWarning):
@@ -139,9 +140,9 @@ class TuningWarning(PcfiWarning):
 
 
 class GraphWarning(PcfiWarning):
-    """The graph was probably made from the features, so that errors and intervals are too optimistic."""
+    """The graph was probably built from the features, so errors and intervals are too optimistic."""
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with its noun: "1 channel", "2,000 channels"."""
+    """A number and a noun, in the plural if needed: "1 channel", "2,000 channels"."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -1,22 +1,22 @@
-"""Forks wait for the moments at which no call of this library is inside the BLAS, whose threads do not survive them.
+"""Make forks wait until no call of this library is inside the BLAS, whose threads do not survive a fork.
 
-OpenBLAS ends its threads before a fork, and never returns if another thread is in a matrix product at that moment. A
-call is busy from its begin to its end, except while it is in kernels, which use no BLAS. A fork waits until no other
-thread is busy, and threads that would become busy wait until the fork is done.
+OpenBLAS stops its threads before a fork, and never returns if another thread is in a matrix product at that moment. A
+call is busy from start to end, except inside kernels, which do not use the BLAS. A fork waits until no other thread is
+busy, and threads that would become busy wait until the fork is done.
 """
 
-import concurrent.futures.thread  # noqa: F401  holds a lock during forks that calls need: it must be registered first
+import concurrent.futures.thread  # noqa: F401  its fork handler takes a lock that calls need, so it must be registered first
 import logging  # noqa: F401  as well
 import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-MAX_SECONDS = 60  # that a fork waits; a call may itself wait for the thread that forks
+MAX_SECONDS = 60  # longest wait of a fork; a call may itself wait for the forking thread
 
 
 class ForkGate:
-    """Threads that are busy, and whether one of them forks."""
+    """The busy threads, and the thread that forks, if any."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -25,7 +25,7 @@ class ForkGate:
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """A call: forks of other threads wait for its end, or for its next kernel."""
+        """Context of a call: forks in other threads wait for its end, or for its next kernel."""
         is_outermost = self._enter()
         try:
             yield
@@ -35,7 +35,7 @@ class ForkGate:
 
     @contextmanager
     def resting(self) -> Iterator[None]:
-        """A kernel: forks need not wait for it."""
+        """Context of a kernel: forks need not wait for it."""
         was_busy = self._leave()
         try:
             yield
@@ -69,13 +69,13 @@ class ForkGate:
             self._changed.wait_for(lambda: not self._busy - {me}, MAX_SECONDS)
 
     def after_in_parent(self) -> None:
-        """Let the other threads go on."""
+        """Let the other threads continue."""
         with self._changed:
             self._forking = None
             self._changed.notify_all()
 
     def after_in_child(self) -> None:
-        """Forget the threads that the child does not have."""
+        """Forget threads that do not exist in the child."""
         me = threading.get_ident()
         self._changed, self._forking, self._busy = threading.Condition(), None, self._busy & {me}
 

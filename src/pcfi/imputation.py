@@ -29,6 +29,7 @@ from pcfi.pipeline.policies import (
     has_converged,
     refuse_non_finite,
     status_of,
+    unreachable_by_column,
     usual_warnings,
 )
 from pcfi.positions import graph_position, sized_like
@@ -38,8 +39,8 @@ from pcfi.settings import Settings
 from pcfi.stages.diffusion import DiffusionOutcome
 from pcfi.stages.solvers import Solver, UntilSettled
 
-MIN_SCALE_RATIO = 100  # of the largest and the smallest channel's values, from which their scales count as different
-MIN_KNOWN_FOR_SCALE = 10  # known values that the scale of a channel is estimated from
+MIN_SCALE_RATIO = 100  # ratio of largest to smallest channel magnitude from which scales count as different
+MIN_KNOWN_FOR_SCALE = 10  # known values needed to estimate the scale of a channel
 
 
 def impute(
@@ -62,61 +63,61 @@ def impute(
     random_state: "int | np.random.Generator | None" = None,
     progress: bool = False,
 ) -> Imputation:
-    """Fill the missing node features of a graph, and say how far each filled value can be trusted.
+    """Fill the missing node features of a graph, and estimate the error of each filled value.
 
     Parameters
     ----------
     features : array of shape (n_nodes, n_channels)
-        numpy (float32, float64; integers are all known), nested lists, torch tensors, scipy sparse together with
-        `known`, or a table of pandas, polars or pyarrow, whose columns of numbers are the channels
-        (`pcfi.frames.impute` has the details). NaN (in a table, null too) is missing unless `known` is given. Tensors
-        come back as tensors, detached, on their device; those on the CPU are read without a copy.
+        A numpy array (float32 or float64; integer arrays have no missing cells), nested lists, a torch tensor, a scipy
+        sparse matrix together with `known`, or a pandas, polars or pyarrow table, whose numeric columns are the
+        channels (see `pcfi.frames.impute`). NaN, and in a table null, means missing unless `known` is given. Tensors
+        are returned as detached tensors on their device; CPU tensors are read without a copy.
     graph : sparse adjacency, (2, E) edge index, (edge_index, weights), edge table, networkx graph, PyG Data, or Graph
-        See `prepare_graph`. An edge table or a networkx graph names the nodes of a node table by their ids. Without a
-        graph of your own: "knn", which links each row to similar ones (`knn_graph`), or a function that makes a graph
-        from the channels as an array, NaN where missing. It is called anew whenever known cells are hidden.
+        See `prepare_graph`. An edge table or a networkx graph refers to the rows of a node table by their ids. If you
+        have no graph: "knn", which links each row to similar rows (`knn_graph`), or a function that builds a graph from
+        the channels as an array, NaN where missing. It is called again whenever known cells are hidden.
     method : {"pcfi", "fp", "neighbors", "mean", "zero", "auto"}, default="pcfi"
         PCFI; Feature Propagation; the mean of the known neighbours (the channel's mean where there is none); the
-        channel's mean; zero; or the one of the first four that fills hidden known cells best. With "representation",
-        "auto" is "pcfi".
+        channel's mean; zero; or, with "auto", the one of the first four with the smallest error on hidden known cells.
+        With "representation", "auto" is "pcfi".
     alpha : float or "auto", default="auto"
-        Confidence in a value falls by this factor with every hop from its nearest source, 0 < alpha <= 1; 1 treats
-        all cells alike. "auto" chooses it without labels, see `tune`. Used by "pcfi" only.
+        Factor by which confidence falls with every hop from the nearest source, 0 < alpha <= 1; 1 treats all cells
+        alike. "auto" chooses it without labels, see `tune`. Used by "pcfi" only.
     beta : float or "auto", default="auto"
-        How strongly channels correct each other (stage 2), beta >= 0; 0 switches the second stage off, and so does
-        alpha=1, which leaves no cell less confident than another. "auto" is 0: for values, columns explain each other
-        through the value model. Used by "pcfi" only.
+        How strongly channels correct each other (stage 2), beta >= 0. 0 switches stage 2 off, and so does alpha=1,
+        because then all cells have the same confidence. "auto" is 0, because the value model already uses the relations
+        between columns. Used by "pcfi" only.
     objective : {"values", "representation"}, default="values"
-        What the result is for. "values", to be read and used: each missing cell is estimated from the graph, from the
-        other columns of its node and from its column's mean, each as far as it proved right for hidden cells
-        (docs/values.md). "representation", to train a graph neural network on: the paper's output, to the letter with
-        numbers for alpha and beta and `FixedSteps(100)`. Used by "pcfi" and "auto".
+        Purpose of the result. "values": each missing cell is estimated from the graph, the other columns of its node
+        and its column's mean, with weights learned from hidden cells (docs/values.md). "representation": features to
+        train a graph neural network on, the paper's output; exactly so with numbers for alpha and beta and
+        `FixedSteps(100)`. Used by "pcfi" and "auto".
     solver : FixedSteps or UntilSettled, default=UntilSettled(rtol=1e-4, max_steps=1000)
-        Diffuse until the values have settled, or for a number of steps as in the paper.
+        Diffuse until the values have settled, or for a fixed number of steps as in the paper.
     known : boolean array of the shape of features, default=None
         True = known. The values of other cells are ignored. None: every cell that is not NaN is known.
     standardize : bool, default=None
-        Whether stage 2 works in units of the channels' standard deviations, so that their scales do not matter. None
-        means True for values, and False, as in the paper, for a representation.
+        Whether stage 2 uses units of the channels' standard deviations, so that their scales do not matter. None means
+        True for values, and False, as in the paper, for a representation.
     center : bool or "auto", default=False
         Whether the channels' means are subtracted in `representation`, from known cells too. "auto" decides by their
         size. Used for a representation only.
     position : int, default=0
-        Number of position channels that are appended in `representation`: they say where a node lies in the graph,
-        which helps networks, see `pcfi.position`. `values` never hold them. For a representation only.
+        Number of position channels to append to `representation`. They encode where a node lies in the graph, which
+        helps neural networks; see `pcfi.position`. They are never part of `values`. For a representation only.
     unreachable : {"mean", "zero", "nan", "error"}, default="mean"
-        Value of missing cells that no source can reach: the mean of the channel's known values (0 if it has none;
-        shrunk like all means for values), 0, NaN, or an error instead of a result.
+        Value of missing cells that no source can reach: the mean of the channel's known values (0 if it has none; for
+        values, the estimate of the value model), 0, NaN, or an error.
     directed : bool, default=False
         Whether values flow only along the direction of the edges.
     self_loops : bool, default=True
         Whether each node counts as its own neighbour, with weight 1. Does not change the steady state of "pcfi"; it
         does change `FixedSteps` and "fp".
     bounds : pair of numbers, or mapping from column names or numbers to pairs, default=None
-        Least and greatest value that is possible, None where there is no limit. For columns that are not named: at
-        least 0 if no known value is below, at most 1 if all known values are between 0 and 1. Used for values only.
+        Smallest and largest possible value; None for no limit. Default for columns that are not named: at least 0 if no
+        known value is negative, at most 1 if all known values are between 0 and 1. Used for values only.
     random_state : int, numpy Generator or None, default=None
-        Which known cells are hidden to learn from. None is a fixed seed: the same call gives the same result.
+        Seed for the choice of hidden cells. None is a fixed seed: the same call gives the same result.
     progress : bool, default=False
         Whether to show progress bars.
 
@@ -163,16 +164,16 @@ def impute(
 
 
 def complete(problem: Problem, settings: Settings, bounds: Array | None = None) -> tuple[Imputation, list[PcfiWarning]]:
-    """Fill a checked problem: estimate what is "auto", run the pipeline; also returns the warnings for the caller."""
+    """Fill a checked problem: choose what is "auto", then run the pipeline. Also returns warnings for the caller."""
     check_policies(problem, settings)
     refuse_if_too_large(problem, settings)
-    # what overflows is refused below, in words
+    # overflow is detected below
     with GATE.busy(), compile_notice(show=settings.progress), np.errstate(all="ignore"):
         resolved = resolve(problem, settings, bounds)
         on_device = problem.on_device and resolved.model is not None
-        at_home = on_host(problem) if on_device else problem
-        filled = fill(at_home, resolved.settings, backend_for(at_home), resolved.model)
-        refuse_non_finite(*backend_for(at_home).channel_ranges(filled.values), at_home)
+        to_fill = on_host(problem) if on_device else problem
+        filled = fill(to_fill, resolved.settings, backend_for(to_fill), resolved.model)
+        refuse_non_finite(*backend_for(to_fill).channel_ranges(filled.values), to_fill)
         if on_device:
             filled = replace(filled, values=tensors.beside(problem.values, filled.values).to(problem.values.dtype))
     result, notices = _report(problem, resolved, filled)
@@ -203,6 +204,9 @@ def _report(problem: Problem, resolved: Resolved, filled: Filled) -> tuple[Imput
         n_unreachable = count_unreachable(hops, problem)
     else:
         n_unreachable = int(empty[problem.first_channels].sum()) * problem.n_counted
+    if tuning is not None and tuning.columns and hops is not None:
+        of_columns = unreachable_by_column(hops, problem)
+        tuning = replace(tuning, columns=tuning.columns.with_unreachable(of_columns.tolist()))
     notices = usual_warnings(problem, settings, status, converged=converged, n_unreachable=n_unreachable)
     notices += tuning_warnings(tuning) if problem.n_missing else []
     if mixes_units(problem, settings):
@@ -249,7 +253,7 @@ def _report(problem: Problem, resolved: Resolved, filled: Filled) -> tuple[Imput
 
 
 def _graph_warnings(resolved: Resolved, problem: Problem) -> list[PcfiWarning]:
-    """A warning if the graph was probably made from the features."""
+    """A warning if the graph was probably built from the features."""
     if resolved.model is None or not problem.n_missing or problem.build_graph is not None:
         return []
     return similar_rows_warnings(share_of_similar_rows(on_host(problem)))
@@ -260,15 +264,15 @@ def similar_rows_warnings(share: float) -> list[PcfiWarning]:
     if not share > MIN_SHARE:
         return []
     text = (
-        f"{share:.0%} of the neighbours in the graph, beyond chance, are the most similar rows of this very table, so "
-        "it was probably made from it, and errors and intervals are too small. Pass the function that makes the graph "
-        "instead of the graph, or graph='knn': it is made anew whenever cells are hidden"
+        f"{share:.0%} of the neighbours in the graph, beyond chance, are the most similar rows of this table. The "
+        "graph was probably built from the table, so errors and intervals are too small. Pass the function that builds "
+        "the graph, or graph='knn', so that the graph is rebuilt whenever cells are hidden"
     )
     return [GraphWarning(text)]
 
 
 def _parameters(settings: Settings) -> dict[str, Any]:
-    """Options of `impute` that give the same result."""
+    """Options of `impute` that reproduce the result."""
     options = {name: value for name, value in vars(settings).items() if name != "progress"}
     if settings.method != "pcfi":
         options |= {"alpha": "auto", "beta": "auto", "standardize": None, "center": False}
@@ -276,7 +280,7 @@ def _parameters(settings: Settings) -> dict[str, Any]:
 
 
 def read_bounds(bounds: Any, problem: Problem) -> Array | None:
-    """Least and greatest possible value of each channel, NaN where nothing is said."""
+    """Smallest and largest possible value of each channel, NaN where none is given."""
     if bounds is None:
         return None
     limits = np.full((2, problem.values.shape[1]), np.nan)
@@ -286,11 +290,29 @@ def read_bounds(bounds: Any, problem: Problem) -> Array | None:
         if str(name) not in names:
             raise ParameterError(f"names {name!r}, but the columns are {shortened(names)}", parameter="bounds")
         limits[:, problem.columns == names.index(str(name))] = _read_pair(pair)[:, None]
+    check_bounds(limits, problem)
     return limits
 
 
+def check_bounds(limits: Array | None, problem: Problem) -> None:
+    """Raise an error if known values are outside the bounds."""
+    if limits is None:
+        return
+    known, channels = problem.channels.n_known > 0, problem.channels
+    with np.errstate(invalid="ignore"):
+        outside = known & ((channels.low < limits[0]) | (channels.high > limits[1]))
+    for channel in np.flatnonzero(outside)[:1]:
+        low, high = limits[:, channel]
+        raise ParameterError(
+            f"of the column {column_names(problem)[problem.columns[channel]]!r} are ({low:g}, {high:g}), but its known "
+            f"values range from {channels.low[channel]:g} to {channels.high[channel]:g}: widen the bounds, or replace "
+            "impossible values with NaN",
+            parameter="bounds",
+        )
+
+
 def plain_bounds(bounds: Any) -> Any:
-    """The same bounds as JSON holds them."""
+    """Bounds in a form that JSON can represent."""
     if isinstance(bounds, Mapping):
         return {str(name): _read_pair(pair).tolist() for name, pair in bounds.items()}
     return None if bounds is None else _read_pair(bounds).tolist()
@@ -303,7 +325,7 @@ def _read_pair(pair: Any) -> Array:
         raise ParameterError(f"must be pairs of numbers, got {pair!r}", parameter="bounds") from None
     low, high = -np.inf if np.isnan(low) else low, np.inf if np.isnan(high) else high
     if low > high:
-        raise ParameterError(f"must be pairs (least, greatest), got {pair!r}", parameter="bounds")
+        raise ParameterError(f"must be pairs (smallest, largest), got {pair!r}", parameter="bounds")
     return np.array([low, high])
 
 
@@ -343,8 +365,8 @@ def scale_warnings(problem: Problem, settings: Settings, least: Array, most: Arr
     if times[worst] <= 1:
         return []
     text = (
-        f"channel propagation with beta={settings.beta:.3g} took {problem.channel_name(worst)} {_times(times[worst])} "
-        "times its largest known value beyond what is known, because channels have very different scales: pass "
-        "standardize=True, or objective='values'"
+        f"channel propagation with beta={settings.beta:.3g} moved {problem.channel_name(worst)} outside its known "
+        f"range by {_times(times[worst])} times its largest known value, because channels have very different scales: "
+        "pass standardize=True, or objective='values'"
     )
     return [ScaleWarning(text)]

@@ -1,6 +1,6 @@
-"""The memory model: how many bytes filling takes, in memory and in files, and how many there are.
+"""The memory model: estimated memory of an imputation, in memory and on disk.
 
-Sizes are estimated from counts before anything large is allocated. Both ways to fill allocate the same in the stages:
+Sizes are estimated from counts before allocation. In-memory and on-disk imputations allocate the same in the stages:
 `diffusion_bytes` for stage 1, `propagation_bytes` for stage 2.
 """
 
@@ -11,28 +11,27 @@ from numbers import Real
 
 import numpy as np
 
-from pcfi.errors import ParameterError, TooLargeError
+from pcfi.errors import ParameterError
 from pcfi.inputs.graphs import Graph
 from pcfi.inputs.problem import Problem
 from pcfi.pipeline import propagation_of
 from pcfi.settings import Settings
 from pcfi.stages.diffusion.definition import MIN_CHANNELS_PER_SOURCE, needs_float64, varying_channels
 from pcfi.stages.solvers import UntilSettled
-from pcfi.system_memory import MIN_CHECKED_BYTES, available, size_in_words, two_sizes_in_words
+from pcfi.system_memory import refuse_allocation, size_in_words
 
-MAX_SHARE_OF_AVAILABLE = 0.7  # of the available memory, that filling takes unless told otherwise: others need some
-SUMS_IN_MEMORY = 2  # channels x channels arrays of stage 2 alive at a time: the scatter matrix, and a part of it
+MAX_SHARE_OF_AVAILABLE = 0.7  # default budget as a share of the available memory; other programs need some
+SUMS_IN_MEMORY = 2  # channels x channels arrays of stage 2 at a time: the scatter matrix, and a part of it
 
-# what tuning keeps of a hidden cell (place, truth, hops, mean and unit, and what each alpha filled in), and what it
-# takes to divide the known cells into parts, per node of a pattern and per known one
+# bytes that tuning stores per hidden cell (position, truth, hops, mean, unit, and the estimate for each alpha), and
+# bytes to divide the known cells into folds, per node of a pattern and per known node
 CELL_BYTES, PATTERN_BYTES, UNIT_BYTES = 160, 7, 16
-TRAINING_ARRAYS = 6  # of float64, of the size of the rows that the value model is fitted to
-FACTOR_ARRAYS = 6  # of the same, for factors: if nodes miss a part of their channels
+TRAINING_ARRAYS = 6  # float64 arrays of the size of the training rows of the value model
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProblemSize:
-    """The counts that memory follows from.
+    """Counts that determine the memory.
 
     Attributes
     ----------
@@ -42,13 +41,13 @@ class ProblemSize:
     itemsize : int
         Bytes of a filled value.
     width : int
-        Bytes of a number that diffusion calculates with.
+        Bytes of a number during diffusion.
     code_bytes : int
-        Bytes of a number of hops.
+        Bytes of a hop count.
     by_sweeps : bool
-        Whether steady states are found pattern by pattern (directed graphs).
+        Whether steady states are solved by sweeps, one pattern at a time (directed graphs).
     n_influence : int
-        Sources of the pattern that goes through the largest influence matrix, 0 if none does.
+        Number of sources of the largest influence matrix, 0 if there is none.
     n_propagating : int
         Channels of stage 2.
     threads : int
@@ -77,7 +76,7 @@ class ProblemSize:
         n_entries: int = 0,
         threads: int | None = None,
     ) -> "ProblemSize":
-        """The size if nothing else is known: every channel has its own pattern, and takes part in stage 2."""
+        """The largest size for this shape: every channel has its own pattern and takes part in stage 2."""
         from pcfi._kernels.threads import thread_count
 
         weight_range = (1.0, 1.0) if graph is None else graph.weight_range
@@ -131,25 +130,25 @@ def diffusion_bytes(size: ProblemSize, settings: Settings) -> int:
 
 
 def propagation_bytes(size: ProblemSize, n_sums: int) -> int:
-    """Bytes of stage 2, besides values and hops, with so many channels x channels arrays alive at a time."""
+    """Bytes of stage 2, besides values and hops, with `n_sums` channels x channels arrays at a time."""
     return n_sums * 8 * size.n_propagating**2 if size.n_propagating > 1 else 0
 
 
 def position_bytes(graph: Graph, n_channels: int) -> int:
-    """Bytes of `n_channels` position channels: what is returned, blocks of each thread, facts about nodes and edges."""
+    """Bytes to compute `n_channels` position channels: the result, blocks of each thread, data per node and edge."""
     from pcfi._kernels.blocks import MAX_CACHED_BLOCK_BYTES
     from pcfi._kernels.threads import thread_count
     from pcfi._kernels.vectors import ROW_BYTES
 
     n, block = graph.n_nodes, graph.n_nodes * ROW_BYTES
     at_once = 1 if block >= MAX_CACHED_BLOCK_BYTES else min(thread_count(), -(-n_channels * 4 // ROW_BYTES))
-    entries = 24 * len(graph.indices) * (2 if graph.directed else 1)  # edges as scipy wants them for components
+    entries = 24 * len(graph.indices) * (2 if graph.directed else 1)  # edges for scipy's connected components
     return 4 * n * n_channels + at_once * (2 * block + 32 * n) + 48 * n + entries
 
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """Bytes that an imputation in memory allocates: what it returns, and what it works in besides."""
+    """Bytes that an imputation in memory allocates: values, hops, and working memory."""
 
     values: int
     hops: int
@@ -157,12 +156,12 @@ class MemoryEstimate:
 
     @property
     def total(self) -> int:
-        """Bytes in all."""
+        """Total bytes."""
         return self.values + self.hops + self.working
 
 
 def estimate_memory(problem: Problem, settings: Settings) -> MemoryEstimate:
-    """Estimate the memory of an imputation from the sizes; hops deeper than 254 take more."""
+    """Estimate the memory of an imputation; hop counts above 254 need more."""
     values = problem.values.nbytes
     if settings.method not in ("pcfi", "fp", "auto"):
         return MemoryEstimate(values, 0, 0)
@@ -177,9 +176,9 @@ def estimate_memory(problem: Problem, settings: Settings) -> MemoryEstimate:
 
 
 def tuning_bytes(size: ProblemSize, n_known: int, working: int) -> int:
-    """Bytes that tuning allocates on its sample: folds with masks and hops, hidden cells, and one filled array.
+    """Bytes that tuning allocates for its sample: folds with masks and hops, hidden cells, and one filled array.
 
-    `n_known` cells are known in the complete table; diffusion takes `working`.
+    `n_known` is the number of known cells of the complete table, `working` the working memory of diffusion.
     """
     from pcfi.estimation.fitting import MAX_FOLDS, folds_of_size
     from pcfi.estimation.folds import MAX_HIDDEN, N_PARTS
@@ -189,7 +188,7 @@ def tuning_bytes(size: ProblemSize, n_known: int, working: int) -> int:
     n_known = n_known * sampled.n_nodes // size.n_nodes
     mask, patterns = sampled.n_nodes * size.n_channels, sampled.n_nodes * size.n_patterns
     n_units = n_known * size.n_patterns // size.n_channels
-    is_sample = sampled.n_nodes < size.n_nodes  # cells are hidden at few of its nodes, which takes all folds
+    is_sample = sampled.n_nodes < size.n_nodes  # cells are hidden at few of its nodes, so all folds are needed
     n_folds = MAX_FOLDS if is_sample else folds_of_size(n_units, size.n_channels)
     n_hidden = n_folds * min(n_known // N_PARTS, MAX_HIDDEN)
     dividing = (n_folds + 1) * mask + PATTERN_BYTES * patterns + UNIT_BYTES * n_units
@@ -208,7 +207,7 @@ def sample_size(size: ProblemSize) -> ProblemSize:
 
 
 def private_memory() -> int:
-    """Bytes of memory that are this process's own: resident, and not shared with a file or another process."""
+    """Private memory of this process: resident, and not shared with a file or another process."""
     import psutil
 
     memory = psutil.Process().memory_info()
@@ -216,29 +215,24 @@ def private_memory() -> int:
 
 
 def refuse_if_too_large(problem: Problem, settings: Settings) -> None:
-    """Raise `TooLargeError` if the memory that the problem needs is not there; a device knows best itself."""
+    """Raise `TooLargeError` if the problem needs more memory than is available; on another device, torch checks."""
     if problem.on_device:
         return
     needed = estimate_memory(problem, settings)
-    if needed.total < MIN_CHECKED_BYTES:
-        return
-    there = available()
-    if needed.total <= there:
-        return
     n_nodes, n_channels = problem.values.shape
     advice = "store the features as float32, or " if problem.values.itemsize == 8 else ""
-    total, left = two_sizes_in_words(needed.total, there)
-    raise TooLargeError(
-        f"filling {n_nodes:,} nodes x {n_channels:,} channels needs about {total} "
-        f"({size_in_words(needed.values)} values, {size_in_words(needed.hops)} hops, "
-        f"{size_in_words(needed.working)} to work in), but only {left} of memory is available",
-        remedy=f"{advice}fill it from files within a memory budget, with pcfi.scale.impute in Python or --memory on "
-        "the command line (docs/scale.md)",
+    values, hops, working = map(size_in_words, (needed.values, needed.hops, needed.working))
+    refuse_allocation(
+        needed.total,
+        f"filling {n_nodes:,} nodes x {n_channels:,} channels",
+        f"{advice}fill files within a memory budget, with pcfi.scale.impute in Python or --memory on the command line "
+        "(docs/scale.md)",
+        details=f" ({values} for values, {hops} for hops, {working} for the computation)",
     )
 
 
 def give_back() -> None:
-    """Return freed memory to the system, as far as pyarrow and the C library keep some for later."""
+    """Return freed memory that pyarrow and the C library have kept to the system."""
     import ctypes
     import sys
 
@@ -252,7 +246,7 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "
 
 
 def size_in_bytes(size: object, name: str) -> int:
-    """Bytes of a number, or of words such as "4GB", "512 MB" or "1.5GiB"."""
+    """Number of bytes from a number or a text such as "4GB", "512 MB" or "1.5GiB"."""
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", str(size).lower())
     is_number = isinstance(size, Real) and not isinstance(size, bool)
     if not (isinstance(size, str) or is_number) or found is None or found[2] not in _UNITS:

@@ -1,4 +1,4 @@
-"""`position`: a graph -> channels that say where each node lies, for networks; and their scale beside features."""
+"""`position`: a graph -> channels that encode where each node lies; and their scale relative to features."""
 
 import warnings
 from numbers import Integral
@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 
 from pcfi._typing import Array
-from pcfi.errors import GraphError, ParameterError, PcfiWarning, TooLargeError, UnreachableWarning, counted
+from pcfi.errors import GraphError, ParameterError, PcfiWarning, UnreachableWarning, counted
 from pcfi.estimation.result import seed_of
 from pcfi.inputs.graphs import Graph, GraphLike, prepare_graph
 from pcfi.memory import position_bytes
 from pcfi.settings import RULES
 from pcfi.stages.position import walk_positions
-from pcfi.system_memory import MIN_CHECKED_BYTES, available, size_in_words
+from pcfi.system_memory import refuse_allocation
 
-DEFAULT_CHANNELS = 256  # one choice for all data sets, by validation accuracy: benchmarks/position.py
-RELATIVE_SIZE = 0.5  # of the channels against the features, as root of the sum of variances; likewise
+DEFAULT_CHANNELS = 256  # chosen once for all data sets by validation accuracy: benchmarks/position.py
+RELATIVE_SIZE = 0.5  # of the channels to the features, by root of the sum of variances; chosen likewise
 ROWS_AT_A_TIME = 2048
 
 
@@ -28,30 +28,30 @@ def position(
     random_state: "int | np.random.Generator | None" = None,
     progress: bool = False,
 ) -> Array:
-    """Channels that are alike for nodes that lie close together in the graph, for graph neural networks.
+    """Channels that are similar for nodes that lie close together in the graph, for graph neural networks.
 
     Random columns take 60 steps of a lazy random walk, x <- (x + D^-1 A x) / 2, without the constant part of each
-    connected component. Neither features nor labels are used. A single column means nothing; what counts is how alike
-    two nodes are over all columns. `impute(..., objective="representation", position=256)` and
+    connected component. Neither features nor labels are used. A single column has no meaning; the similarity of two
+    nodes over all columns does. `impute(..., objective="representation", position=256)` and
     `pcfi.pyg.ImputeFeatures(position=256)` append such channels to filled features.
 
     Parameters
     ----------
     graph : any graph that `impute` accepts
-        Weights count. Directions do not: of two directions of an edge the larger weight is taken.
+        Weights are used. Directions are ignored: the larger weight of the two directions is used.
     n_channels : int, default=256
-        Number of columns, at most the number of nodes. More columns tell positions apart more sharply.
+        Number of columns, at most the number of nodes. More columns distinguish positions better.
     n_nodes : int, default=None
         Number of nodes, as in `prepare_graph`.
     random_state : int, numpy Generator or None, default=None
-        The random start. None is a fixed seed. Equal seeds give equal bits, whatever the number of threads.
+        Seed of the random start. None is a fixed seed. Results are bit-identical for any number of threads.
     progress : bool, default=False
         Whether to show a progress bar.
 
     Returns
     -------
     ndarray of shape (n_nodes, n_channels), float32
-        Scaled together to a root mean square of 1. Nodes without edges hold 0 and are counted in a warning.
+        With a root mean square of 1 over all columns. Nodes without edges get 0, and a warning counts them.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def position(
     """
     prepared = prepare_graph(graph, n_nodes, directed=isinstance(graph, Graph) and graph.directed)
     if isinstance(n_channels, bool) or not isinstance(n_channels, Integral) or n_channels < 1:
-        raise ParameterError(f"must be a whole number of at least 1, got {n_channels!r}", parameter="n_channels")
+        raise ParameterError(f"must be an integer of at least 1, got {n_channels!r}", parameter="n_channels")
     if not RULES["random_state"].accepts(random_state):
         allowed = RULES["random_state"].allowed
         raise ParameterError(f"must be {allowed}, got {random_state!r}", parameter="random_state")
@@ -86,16 +86,17 @@ def graph_position(
 ) -> tuple[Array, list[PcfiWarning]]:
     """Position channels of a checked graph, and warnings for the caller.
 
-    `parameter` is what errors call the number of channels; nodes without edges are counted among `nodes`.
+    `parameter` is the name of `n_channels` in errors; nodes without edges are counted among `nodes`.
     """
     if graph.n_nodes == 0:
-        raise GraphError("the graph has no nodes, so there are no positions: pass a graph with nodes")
+        raise GraphError("the graph has no nodes: pass a graph with at least one node")
     if n_channels > graph.n_nodes:
         raise ParameterError(
             f"must be at most the number of nodes, got {n_channels} for {counted(graph.n_nodes, 'node')}",
             parameter=parameter,
         )
-    _refuse_if_too_large(graph, n_channels)
+    what = f"computing {n_channels} position channels of {counted(graph.n_nodes, 'node')}"
+    refuse_allocation(position_bytes(graph, n_channels), what, "ask for fewer channels")
     both_ways = prepare_graph(graph.matrix().T) if graph.directed else graph
     channels = walk_positions(both_ways, n_channels, seed_of(random_state), progress=progress)
     isolated = (np.diff(both_ways.indptr) == 0)[nodes]
@@ -106,14 +107,14 @@ def graph_position(
 
 
 def sized_like(channels: Array, features: Array) -> Array:
-    """Position channels beside filled features: half as large, by the root of the summed variances of all channels."""
+    """Scale position channels to half the size of filled features, by the root of the sum of the variances."""
     spread, own = _spread(features), _spread(channels)
     size = RELATIVE_SIZE * spread / own if spread > 0 and own > 0 else 1.0
     return channels * np.float32(size) if size < np.finfo(np.float32).max else channels.astype(np.float64) * size
 
 
 def _spread(values: Array) -> float:
-    """Root of the sum of the channels' variances; NaN is left out."""
+    """Root of the sum of the channels' variances; NaN is ignored."""
     n_finite, mean = np.zeros(values.shape[1]), np.zeros(values.shape[1])
     blocks = [slice(start, start + ROWS_AT_A_TIME) for start in range(0, len(values), ROWS_AT_A_TIME)]
     largest = [np.fmax.reduce(np.abs(values[rows]), axis=None, initial=0.0) for rows in blocks]
@@ -124,13 +125,3 @@ def _spread(values: Array) -> float:
     mean /= np.maximum(n_finite, 1)
     squares = sum(float(np.nansum(np.square(values[rows] / unit - mean))) for rows in blocks)
     return unit * float(np.sqrt(squares / len(values)))
-
-
-def _refuse_if_too_large(graph: Graph, n_channels: int) -> None:
-    needed = position_bytes(graph, n_channels)
-    if needed >= MIN_CHECKED_BYTES and needed > (there := available()):
-        raise TooLargeError(
-            f"{n_channels} position channels of {counted(graph.n_nodes, 'node')} need about {size_in_words(needed)}, "
-            f"but only {size_in_words(there)} of memory is available",
-            remedy="ask for fewer channels",
-        )

@@ -44,22 +44,22 @@ class Imputation:
     n_missing : int
         Number of cells that were missing.
     n_unreachable : int
-        Number of missing cells that no source can reach; they hold what `unreachable=` says. For methods that do not
-        search the graph, those in channels without any known value (none for "zero").
+        Number of missing cells that no source can reach; `unreachable=` sets their value. For methods that do not
+        count hops, the cells in channels without any known value (none for "zero").
     shape : tuple of int
-        Number of nodes and channels; a column of categories counts as one.
+        Number of nodes and channels; a categorical column counts as one.
     column_names : tuple of str
         Names of the filled columns; empty if the features have none.
     tuning : Tuning or None
-        What "auto" chose, and the evidence.
+        Parameters that "auto" chose, and the evidence for them.
     center : ndarray or None
         Mean of each channel, subtracted in `representation`; None if nothing is subtracted.
     position : ndarray or None
-        Position channels, in the spread of the features; None if none were asked for.
+        Position channels, scaled to the features; None if none were requested.
     cells : CellInfo
-        Facts about every cell, before they are put into the caller's container.
+        Per-cell data, before it is put into the caller's container.
     parameters : dict
-        Options of `impute` that give the same result: `impute(features, graph, **result.parameters)`.
+        Options of `impute` that reproduce the result: `impute(features, graph, **result.parameters)`.
     """
 
     values: Any
@@ -83,9 +83,9 @@ class Imputation:
 
     @cached_property
     def hops(self) -> Any:
-        """Hops of every cell to its nearest source: 0 if known, `pcfi.UNREACHABLE` if no source reaches it.
+        """Hops from every cell to its nearest source: 0 if known, `pcfi.UNREACHABLE` if no source reaches it.
 
-        None for methods that do not search the graph. Computed when first used. A table if the features are a table.
+        None for methods that do not count hops. Computed when first used. A table if the features are a table.
         """
         hops = self.cells.hops
         return None if hops is None else self.cells.wrap(hops.expand())
@@ -103,7 +103,7 @@ class Imputation:
 
     @cached_property
     def representation(self) -> Any:
-        """Features to train a network on: the values less `center`, then the `position` channels, if there are any.
+        """Features to train a network on: the values minus `center`, and the `position` channels, if any.
 
         In a table, position channels are the columns position_1, position_2, ...
         """
@@ -117,9 +117,9 @@ class Imputation:
 
     @cached_property
     def expected_error(self) -> Any:
-        """Absolute error to expect of every cell, in its column's unit: 0 if known. None without a value model.
+        """Expected absolute error of every cell, in its column's unit: 0 if known. None without a value model.
 
-        Learned from known cells that were hidden. Columns of categories have none (NaN in a table).
+        Learned from hidden known cells. Categorical columns have none (NaN in a table).
         """
         errors, model = self.cells.standardized_errors, self.cells.model
         if errors is None or model is None:
@@ -128,28 +128,27 @@ class Imputation:
         return self.cells.wrapped(errors * scale)
 
     def interval(self, coverage: float = 0.9) -> tuple[Any, Any]:
-        """Lowest and highest value of every cell: the truth is between them with a probability of `coverage`.
+        """Lower and upper bound of every cell: the true value lies between them with a probability of `coverage`.
 
-        Learned from known cells that were hidden, and within what is possible (see `bounds` of `impute`). Known cells
-        have their value twice. Where too few cells could be hidden to say, an interval has no end. Two tables, if the
-        features were one; columns of categories have no intervals.
+        Learned from hidden known cells, and limited to the possible values (see `bounds` of `impute`). For known cells
+        both bounds equal the value. If too few cells could be hidden, intervals are infinite. Returns two tables if the
+        features are a table; categorical columns have no intervals.
         """
         check_coverage(coverage)
         cells, errors = self.cells, self.cells.standardized_errors
         if errors is None or cells.model is None:
             raise ParameterError(
-                "interval needs errors learned from hidden cells, and this result has none: impute with "
-                "objective='values' and method 'pcfi'"
+                "intervals are available only for method='pcfi' with objective='values': this result has no errors "
+                "learned from hidden cells"
             )
-        half = cells.model.half_widths(errors, cells.host_hops, coverage)
-        half[:, cells.categorical] = np.nan
-        low, high = cells.model.intervals(cells.host_values, cells.host_hops, half)
+        low, high = cells.model.intervals(cells.host_values, cells.host_hops, errors, coverage, cells.dtype)
+        low[:, cells.categorical] = high[:, cells.categorical] = np.nan
         return cells.wrapped(low), cells.wrapped(high)
 
     def probabilities(self, column: str) -> Any:
-        """Probability of each category of a column at every node, in a table with one column per category.
+        """Probability of each category of a column at every node, as a table with one column per category.
 
-        Calibrated on known cells that were hidden; a known cell has probability 1 for its category.
+        Calibrated on hidden known cells; a known cell has probability 1 for its category.
         """
         cells = self.cells
         categories = {} if cells.model is None else cells.model.categories
@@ -157,7 +156,7 @@ class Imputation:
         if column not in numbers or cells.wrap_categories is None or cells.model is None:
             names = shortened(list(numbers)) if numbers else "this result has none"
             raise ParameterError(
-                f"must be a column of categories that was filled by the value model ({names}), got {column!r}",
+                f"must be a categorical column that was filled by the value model ({names}), got {column!r}",
                 parameter="column",
             )
         number = numbers[column]
@@ -167,22 +166,22 @@ class Imputation:
         return cells.wrap_categories(number, np.where(known, estimates, calibrated))
 
     def explain(self, node: Any, column: Any) -> Any:
-        """Which known cells the value of a cell comes from, and with which weight.
+        """Show which known cells the value of a cell is computed from, and with what weight.
 
-        Exact, given the fitted parameters: the parts add up to the value, and a weight is by how much the value grows
-        with a known one.
+        Exact, given the fitted parameters: the parts add up to the value, and a weight is the derivative of the value
+        with respect to a known value.
 
         Parameters
         ----------
         node : id or row number, or a list of them
-            As the table names nodes; the row number of an array.
+            Id in a table, row number in an array.
         column : name or number, or a list of them
-            Two lists go in pairs.
+            Two lists are matched pairwise.
 
         Returns
         -------
         Explanation, or Explanations for a list
-            Prints as text and, in a notebook, with a picture; `to_frame()` is a table.
+            Prints as text and, in a notebook, with a picture; `to_frame()` returns a table.
 
         Examples
         --------
@@ -203,25 +202,25 @@ class Imputation:
 
     @cached_property
     def surprise(self) -> Any:
-        """Known cells that the model, leaving them out, would not have expected, the most surprising first.
+        """Known cells, sorted by how much they differ from the model's prediction without them.
 
-        Probably errors in the data. A `Surprises`: prints the first ten, `to_frame()` is a table. Computed when first
-        used, which takes about as long as `impute`.
+        The first ones may be data errors. A `Surprises` object: prints the first ten, `to_frame()` returns a table.
+        Computed when first used, which takes about as long as `impute`.
         """
         from pcfi.explanation.surprise import find_surprises
 
         return find_surprises(self.cells)
 
     def draws(self, m: int = 20, *, random_state: Any = None) -> Any:
-        """Several completed tables that are plausible together, for multiple imputation.
+        """Random completed tables for multiple imputation.
 
-        Analyse each and combine what it says by `pcfi.pool`. Known cells are unchanged. Errors of neighbouring cells
-        and of the columns of a node covary, and each cell's spread is that of its 90 % interval.
+        Analyse each table and combine the results with `pcfi.pool`. Known cells do not change. Errors of neighbouring
+        cells and of the columns of a node are correlated, and each cell's spread matches its 90 % interval.
 
         Parameters
         ----------
         m : int, default=20
-            Number of tables. They are made one at a time, so that m does not cost memory.
+            Number of tables. They are generated one at a time, so memory does not grow with m.
         random_state : int, numpy Generator or None, default=None
             None is a fixed seed: the same call gives the same tables.
 
@@ -236,7 +235,7 @@ class Imputation:
 
     @property
     def columns(self) -> ColumnReports:
-        """What hidden cells say about the estimates of each column: errors, what explains it, a verdict in words."""
+        """Errors on hidden cells, predictors and a verdict for each column."""
         return ColumnReports() if self.tuning is None else self.tuning.columns
 
     @cached_property

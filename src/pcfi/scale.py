@@ -1,25 +1,4 @@
 """Graphs and features larger than memory: the public name of `pcfi.outofcore`."""
 
-from pcfi.outofcore import (
-    ClusterError,
-    Estimate,
-    MappedGraph,
-    StorageError,
-    StoredImputation,
-    build_graph,
-    estimate,
-    impute,
-    open_graph,
-)
-
-__all__ = [
-    "ClusterError",
-    "Estimate",
-    "MappedGraph",
-    "StorageError",
-    "StoredImputation",
-    "build_graph",
-    "estimate",
-    "impute",
-    "open_graph",
-]
+from pcfi.outofcore import *  # noqa: F403
+from pcfi.outofcore import __all__ as __all__

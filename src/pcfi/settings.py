@@ -1,4 +1,4 @@
-"""The parameters of `impute`, checked once; their allowed values are declared as data."""
+"""The parameters of `impute`, and their allowed values as data."""
 
 import math
 from collections.abc import Callable
@@ -18,7 +18,7 @@ UNREACHABLE_POLICIES = ("mean", "zero", "nan", "error")
 
 @dataclass(frozen=True)
 class Rule:
-    """Allowed values of a parameter, in words and as a test, and the conversion to the stored value."""
+    """Allowed values of a parameter, as text and as a test, and the conversion to the stored value."""
 
     allowed: str
     accepts: Callable[[Any], bool]
@@ -88,8 +88,8 @@ RULES = {
         lambda value: value is None or _auto_or(_FLAG).accepts(value),
         lambda value: value if value == "auto" else bool(value),  # None is False
     ),
-    "position": Rule("a whole number of channels, 0 for none", _is_count, int),
-    "random_state": _none_or(Rule("a whole number of at least 0 and below 2**63, a numpy Generator", _is_seed)),
+    "position": Rule("an integer of at least 0, the number of channels", _is_count, int),
+    "random_state": _none_or(Rule("an integer of at least 0 and below 2**63, a numpy Generator", _is_seed)),
     "solver": Rule(
         "pcfi.FixedSteps(...) or pcfi.UntilSettled(...)", lambda value: isinstance(value, FixedSteps | UntilSettled)
     ),
@@ -103,9 +103,9 @@ RULES = {
 
 @dataclass(frozen=True)
 class Settings:
-    """The parameters of one call, by default those of `impute`; making one checks them.
+    """The checked parameters of one call; the defaults are those of `impute`.
 
-    What is "auto" or None is decided before the stages run.
+    Values "auto" and None are resolved before the stages run.
     """
 
     method: str = "pcfi"
@@ -124,7 +124,7 @@ class Settings:
 
     @property
     def tunes(self) -> bool:
-        """Whether alpha or beta are left to the library."""
+        """Whether alpha or beta is "auto"."""
         return "auto" in (self.alpha, self.beta)
 
     def __post_init__(self) -> None:
@@ -135,14 +135,14 @@ class Settings:
             object.__setattr__(self, field.name, rule.store(value))
         if self.position and self.method in ("pcfi", "auto") and self.objective == "values":
             raise ParameterError(
-                f"channels belong to a representation, never to values, got {self.position}",
+                f"must be 0 for values, because position channels belong to a representation, got {self.position}",
                 parameter="position",
-                remedy="choose {objective='representation'}, or call pcfi.position",
+                remedy="use {objective='representation'}, or call pcfi.position",
             )
 
 
 def check_coverage(coverage: Any) -> None:
-    """Refuse what is not the probability of an interval."""
+    """Raise an error if `coverage` is not a valid probability."""
     if isinstance(coverage, bool) or not isinstance(coverage, Real) or not 0 < float(coverage) < 1:
         raise ParameterError(
             f"must be a number between 0 and 1 (both excluded), got {coverage!r}", parameter="coverage"

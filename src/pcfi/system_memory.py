@@ -1,11 +1,11 @@
-"""The memory of this machine: how much is available, and sizes in words."""
+"""Available memory of this machine, and sizes as text."""
 
 from pathlib import Path
 
 from pcfi.errors import TooLargeError
 
-MIN_CHECKED_BYTES = 1 << 25  # below, no machine runs out of memory
-MAX_DIGITS = 9  # after the point: single bytes
+MIN_CHECKED_BYTES = 1 << 25  # smaller allocations are not checked
+MAX_DIGITS = 9  # after the decimal point: single bytes
 
 
 def available() -> int:
@@ -29,31 +29,29 @@ def _container_limit() -> int | None:
         return None
 
 
-def refuse_allocation(n_bytes: int, what: str) -> None:
-    """Raise `TooLargeError` before so many bytes are allocated, if they are not available."""
-    if n_bytes < MIN_CHECKED_BYTES:
+def refuse_allocation(n_bytes: int, what: str, remedy: str = "", details: str = "") -> None:
+    """Raise `TooLargeError` if `n_bytes` are more than the available memory; `details` says what they consist of."""
+    if n_bytes < MIN_CHECKED_BYTES or n_bytes <= (free := available()):
         return
-    there = available()
-    if n_bytes > there:
-        needed, left = two_sizes_in_words(n_bytes, there)
-        raise TooLargeError(f"{what} takes {needed}, but only {left} of memory is available")
+    needed, left = two_sizes_in_words(n_bytes, free)
+    raise TooLargeError(f"{what} needs about {needed}{details}, but only {left} of memory is available", remedy=remedy)
 
 
 def size_in_words(n_bytes: int) -> str:
-    """A number of bytes as people say it."""
+    """A number of bytes as text, in MB or GB."""
     return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e8 else f"{n_bytes / 1e6:.0f} MB"
 
 
-def two_sizes_in_words(needed: int, there: int) -> tuple[str, str]:
-    """Two numbers of bytes that differ, with as many digits as it takes to see that.
+def two_sizes_in_words(needed: int, free: int) -> tuple[str, str]:
+    """Two different numbers of bytes as text, with enough digits to tell them apart.
 
     >>> two_sizes_in_words(320_000_000, 300_000_000)
     ('0.32 GB', '0.30 GB')
     """
-    words = size_in_words(needed), size_in_words(there)
+    words = size_in_words(needed), size_in_words(free)
     unit, name = (1e9, "GB") if needed >= 1e8 else (1e6, "MB")
     digits = 1
     while words[0] == words[1] and digits < MAX_DIGITS:
-        words = f"{needed / unit:.{digits}f} {name}", f"{there / unit:.{digits}f} {name}"
+        words = f"{needed / unit:.{digits}f} {name}", f"{free / unit:.{digits}f} {name}"
         digits += 1
     return words

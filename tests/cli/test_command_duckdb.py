@@ -74,7 +74,7 @@ def test_a_query_is_the_table(files, budget):
         (["shop.duckdb/nobody", "edges.parquet", "-o", "o.csv"], 1, "shop.duckdb/nobody cannot be read as duckdb"),
         (["shop.duckdb", "edges.parquet", "-o", "o.csv", "--query", "selec"], 1, "cannot be read as duckdb"),
         (["none.duckdb/people", "edges.parquet", "-o", "o.csv"], 1, "does not exist"),
-        (["nodes.parquet", "edges.parquet", "-o", "o.csv", "--query", "select 1"], 2, "--query asks a file .duckdb"),
+        (["nodes.parquet", "edges.parquet", "-o", "o.csv", "--query", "select 1"], 2, "--query needs a .duckdb file"),
         (["nodes.parquet", "edges.parquet", "-o", "new.duckdb"], 1, "name the table to write"),
     ],
 )

@@ -41,10 +41,10 @@ def test_info_notes_marks_of_missing_cells_and_different_ranges(tmp_path):
     (tmp_path / "n.csv").write_text("id,x,y,z\na,-999,1,-999\nb,-999,2000,5\nc,3,9999,6\nd,,9999,\n")
     (tmp_path / "e.csv").write_text("source,target\na,b\nb,c\n")
     remarks = json.loads(info(tmp_path / "n.csv", tmp_path / "e.csv", "--json").stdout)["remarks"]
-    found = [remark for remark in remarks if "occurs repeatedly" in remark]
+    found = [remark for remark in remarks if "--missing-value" in remark]
     assert found == [
-        "-999 occurs repeatedly in 1 channel, first 'x': if it means missing, add --missing-value -999.",
-        "9999 occurs repeatedly in 1 channel, first 'y': if it means missing, add --missing-value 9999.",
+        "-999 is the smallest value of columns 'x', 'z': if it means missing, add --missing-value -999.",
+        "9999 is the largest value of column 'y': if it means missing, add --missing-value 9999.",
     ]
     (tmp_path / "n.csv").write_text("id,x,y\na,0,1\nb,1,2000\nc,,\n")
     remarks = json.loads(info(tmp_path / "n.csv", tmp_path / "e.csv", "--json").stdout)["remarks"]
@@ -66,7 +66,7 @@ def test_a_column_of_categories_counts_as_one(tmp_path):
     shown = info(*files, "--categorical", "kind").stdout
     assert "3 in 3 patterns" in shown
     assert "3 of 15 cells (20.0%)" in shown
-    assert any("9999 occurs repeatedly in 1 channel, first 'y'" in remark for remark in found["remarks"])
+    assert any("9999 is the largest value of column 'y'" in remark for remark in found["remarks"])
 
 
 def test_info_says_which_columns_can_be_estimated_before_anything_is_filled(tmp_path, monkeypatch):

@@ -57,8 +57,8 @@ def test_intervals_go_to_text_as_well(files):
     ("options", "message"),
     [
         (["--coverage", 1], "--coverage must be a number between 0 and 1 (both excluded), got 1"),
-        (["--method", "fp"], "the method fp has none; pcfi has"),
-        (["--objective", "representation"], "--intervals belong to --objective values"),
+        (["--method", "fp"], "the method fp has no intervals"),
+        (["--objective", "representation"], "--intervals needs --objective values"),
     ],
 )
 def test_what_has_no_intervals_is_refused_before_any_work(files, options, message):

@@ -248,16 +248,16 @@ BAD = {
     "written twice": (["impute", "nodes.csv", "edges.csv", "-o", "o.csv", "--hops", "./o.csv"], 2, "two outputs"),
     "no folder": (["impute", "nodes.csv", "edges.csv", "-o", "no/o.csv"], 1, "folder no does not exist"),
     "a folder": (["impute", "nodes.csv", "edges.csv", "-o", "."], 1, ". is a folder"),
-    "duplicate ids": (["impute", "twice.csv", "edges.csv", "-o", "o.csv"], 1, "'a' stands more than once"),
+    "duplicate ids": (["impute", "twice.csv", "edges.csv", "-o", "o.csv"], 1, "'a' is duplicated"),
     "unknown ids": (["impute", "nodes.csv", "strange.csv", "-o", "o.csv"], 1, "(such as 'x0', 'x1', 'x2', 'x3', 'x4')"),
     "unknown ids, dropped": (
         ["impute", "nodes.csv", "others.csv", "-o", "o.csv", "--unknown-ids", "drop"],
         1,
-        "not in the column 'id' of the nodes (such as '000', '001', '002', '003', '004'); 1 edge of 1 do so",
+        "not in the column 'id' of the nodes (such as '000', '001', '002', '003', '004'); 1 of 1 edges have",
     ),
-    "spaces": (["impute", "nodes.csv", "spaces.csv", "-o", "o.csv"], 1, "ids match if spaces around them do not count"),
-    "case": (["impute", "names.csv", "case.csv", "-o", "o.csv"], 1, "ids match if upper and lower case do not count"),
-    "zeros": (["impute", "nodes.csv", "zeros.csv", "-o", "o.csv"], 1, "ids match if leading zeros do not count"),
+    "spaces": (["impute", "nodes.csv", "spaces.csv", "-o", "o.csv"], 1, "ids match if surrounding spaces are ignored"),
+    "case": (["impute", "names.csv", "case.csv", "-o", "o.csv"], 1, "ids match if upper and lower case are ignored"),
+    "zeros": (["impute", "nodes.csv", "zeros.csv", "-o", "o.csv"], 1, "ids match if leading zeros are ignored"),
     "null id": (["impute", "null.csv", "edges.csv", "-o", "o.csv"], 1, "the column 'id' lacks 1 id, first in row 2"),
     "null name": (["impute", "lacking.csv", "case.csv", "-o", "o.csv"], 1, "'who' lacks 1 id, first in row 11"),
     "name twice": (["impute", "again.csv", "case.csv", "-o", "o.csv"], 1, "'who' holds 'n0' more than once"),
@@ -330,7 +330,7 @@ def test_bad_input_is_refused_in_words_and_nothing_is_written(bad_files, monkeyp
 def test_errors_speak_of_options(bad_files, monkeypatch):
     monkeypatch.chdir(bad_files)
     done = invoke("impute", "nodes.csv", "strange.csv", "-o", "o.csv")
-    assert "7 edges of 8 do so" in done.stderr
+    assert "7 of 8 edges have unknown ids" in done.stderr
     assert "--unknown-ids drop" in done.stderr
     assert "pcfi.frames" not in done.stderr
 
@@ -339,7 +339,7 @@ def test_edges_that_are_dropped_are_counted(bad_files, tmp_path, monkeypatch):
     monkeypatch.chdir(bad_files)
     asked = ["-o", tmp_path / "o.csv", "--unknown-ids", "drop", "--method", "mean"]
     done = invoke("impute", "nodes.csv", "strange.csv", *asked)
-    assert "strange.csv: 7 of 8 edges name unknown ids and were left out" in done.stderr
+    assert "strange.csv: 7 of 8 edges refer to unknown ids and were dropped" in done.stderr
 
 
 def test_debug_shows_where_an_error_comes_from(bad_files):

@@ -172,8 +172,12 @@ def test_a_map_larger_than_memory_is_filled_by_the_better_weights(tmp_path, suff
     ("arguments", "code", "message"),
     [
         (["table.csv", "-o", "out.csv"], 1, "has no geometry to find neighbours by"),
-        (["map.gpkg", "edges.csv", "-o", "out.gpkg", "--k", "3"], 2, "leave out the file of edges"),
-        (["map.gpkg", "-o", "out.gpkg", "--k", "3", "--contiguity", "queen"], 2, "two rules"),
+        (["map.gpkg", "edges.csv", "-o", "out.gpkg", "--k", "3"], 2, "leave out the edge file"),
+        (
+            ["map.gpkg", "-o", "out.gpkg", "--k", "3", "--contiguity", "queen"],
+            2,
+            "alternative definitions of neighbours",
+        ),
         (["map.gpkg", "-o", "out.gpkg", "--contiguity", "bishop"], 2, "--contiguity must be 'queen' or 'rook'"),
         (["table.csv", "edges.csv", "-o", "out.gpkg"], 1, "needs geometry"),
         (["plain.parquet", "-o", "out.parquet", "--memory", "1GB"], 1, "has no geometry to find neighbours by"),

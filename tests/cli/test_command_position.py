@@ -61,8 +61,8 @@ def test_reports_and_evaluation_go_on_without_position(files):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--position", 3), "--position channels belong to a representation, never to values"),
-        (("--objective", "representation", "--position", -1), "--position must be a whole number"),
+        (("--position", 3), "--position must be 0 for values, because position channels belong to a representation"),
+        (("--objective", "representation", "--position", -1), "--position must be an integer"),
         (("--objective", "representation", "--position", 10**6), "--position must be at most the number of nodes"),
     ],
 )
@@ -78,4 +78,4 @@ def test_a_column_of_that_name_is_not_overwritten(files):
     parquet.write_table(table.append_column("position_2", table["age"]), files / "named.parquet")
     done = impute(files, *REPRESENTATION, nodes="named.parquet")
     assert done.exit_code != 0
-    assert "a column 'position_2' already" in done.stderr
+    assert "already has a column 'position_2'" in done.stderr

@@ -96,7 +96,7 @@ def test_a_budget_changes_nothing_but_the_way(files, tmp_path):
     said = done.stderr.decode()
     assert "2,500 nodes, ids in 'code', 25 channels (c0, c1, c2, c3, c4, c5, ... complete)" in said
     assert "'from' to 'to', weights in 'weight'" in said
-    assert "If this is stopped, the same command goes on" in said
+    assert "If this run is interrupted, the same command resumes it" in said
     assert "diffuse: 3 tasks, " in said
     assert done.stdout.startswith(b"Filled ")
     whole, options = outputs(tmp_path, "whole")
@@ -192,10 +192,10 @@ def test_a_killed_run_goes_on_with_the_same_command_to_the_same_bits(files, tmp_
     said = started.communicate()[1]
     assert started.returncode != 0
     assert not target.exists()
-    assert (b"The same command goes on from what is finished" in said) == (name == "SIGTERM")
+    assert (b"The same command resumes the run" in said) == (name == "SIGTERM")
     done = run(*command)
     assert done.returncode == 0, done.stderr
-    assert b"Going on with a run that was stopped, " in done.stderr
+    assert b"Resuming an interrupted run with " in done.stderr
     assert b"of them before" in done.stderr
     assert parquet.read_table(target).equals(parquet.read_table(whole))
     assert {path.name for path in tmp_path.iterdir()} == {"killed.parquet", "whole.parquet"}
@@ -279,19 +279,19 @@ def test_files_that_do_not_fit_are_filled_from_disk_without_being_told_to(files,
     assert done.exit_code == 0, done.stderr
     first = done.stderr.splitlines()[0]
     assert first.startswith("Filling these files in memory takes about 10000.0 GB, and ")
-    assert "they are filled from disk within " in first
+    assert "they are processed on disk within " in first
     np.testing.assert_allclose(np.load(tmp_path / "disk.npy"), np.load(tmp_path / "whole.npy"), rtol=1e-6, atol=1e-6)
     # what only the table in memory gives is not refused for a reason that nobody asked for
     done = invoke(*command, tmp_path / "whole.csv", "--method", "mean")
     assert done.exit_code == 0, done.stderr
-    assert "from disk" not in done.stderr
+    assert "on disk" not in done.stderr
 
 
 def test_a_run_from_disk_that_was_stopped_goes_on_there(files, tmp_path, monkeypatch):
     command = [word for word in stopped(files, tmp_path, monkeypatch) if word != "--memory=2GB"]
     done = invoke(*command)
     assert done.exit_code == 0, done.stderr
-    assert "Going on with a run that was stopped" in done.stderr
+    assert "Resuming an interrupted run" in done.stderr
     assert not (tmp_path / "y.parquet.work").exists()
 
 
@@ -319,19 +319,19 @@ REFUSED = {
     "intervals of a representation": (
         [*FILES, "--objective", "representation", "--intervals", "i.parquet"],
         2,
-        "--intervals belong to --objective values",
+        "--intervals needs --objective values",
     ),
     "similar rows": (["nodes.parquet", *FILES[2:], "--knn", "5"], 2, "--knn compares rows in memory"),
     "positions as Zarr": (
         [*FILES[:3], "y.zarr", *FILES[4:], "--position", "2", "--objective", "representation"],
         2,
-        "takes plain values only",
+        "can hold plain values only",
     ),
     "other methods": ([*FILES, "--method", "mean"], 2, "one of pcfi, fp, got mean"),
     "threads of workers": ([*FILES, "--cluster", "tcp://x:1", "--threads", "2"], 2, "dask worker --nthreads"),
     "stdin": (["-", *FILES[1:]], 2, "standard input and output"),
     "stdout": ([*FILES[:3], "-", *FILES[4:]], 2, "standard input and output"),
-    "work alone": ([*FILES[:4], "--work", "w"], 2, "--work is for runs with --memory or --cluster"),
+    "work alone": ([*FILES[:4], "--work", "w"], 2, "--work needs --memory or --cluster"),
     "no size": ([*FILES[:5], "much"], 2, 'a size such as "4GB"'),
     "too small": ([*FILES[:5], "1MB"], 1, "grant more"),
     "no such nodes": (["none.parquet", *FILES[1:]], 1, "none.parquet does not exist"),
@@ -344,7 +344,7 @@ REFUSED = {
     "cut nodes": (["cut.parquet", *FILES[1:]], 1, "cannot be read as Parquet"),
     "cut edges": (["nodes.parquet", "cut.parquet", *FILES[2:]], 1, "cannot be read"),
     "noise": (["nodes.parquet", "noise.csv.gz", *FILES[2:]], 1, "noise.csv.gz' cannot be read"),
-    "two outputs": ([*FILES, "--hops", "y.parquet"], 2, "two outputs would go to y.parquet"),
+    "two outputs": ([*FILES, "--hops", "y.parquet"], 2, "two outputs have the path y.parquet"),
 }
 
 
@@ -377,8 +377,7 @@ def test_info_says_what_a_job_will_take(files):
 
 @pytest.mark.parametrize("edges", ["edges.parquet", "edges.csv", "rows.npy"])
 def test_info_on_files_larger_than_memory_reads_their_heads(files, monkeypatch, edges):
-    for module in ("pcfi.memory", "pcfi.cli.requirements"):
-        monkeypatch.setattr(f"{module}.available", lambda: 2_000_000)
+    monkeypatch.setattr("pcfi.cli.requirements.available", lambda: 2_000_000)
     done = invoke("info", files / "nodes.parquet", files / edges, "--exclude", "label")
     assert done.exit_code == 0, done.stderr
     assert "only their metadata was read" in done.stdout
@@ -393,5 +392,5 @@ def test_the_advice_names_a_budget_that_suffices():
     job = requirements.Requirements(10**11, 32 * 10**9, 2 * 10**9, 10**8, 10**10, 60.0, True)
     assert job.remarks() == ["Filling this in memory takes about 100.0 GB: use --memory 3GB."]
     larger = requirements.Requirements(10**11, 10**9, 2 * 10**9, 1, 1, 60.0, True)
-    assert "a machine with more memory" in larger.remarks()[0]
+    assert "This machine has too little memory" in larger.remarks()[0]
     assert requirements.Requirements(1, 10**9, 1, 1, 1, 1.0, False).remarks() == []

@@ -24,7 +24,7 @@ def shown(tmp_path_factory):
 
 def test_demo_prints_the_table_and_leaves_a_picture_and_a_report(shown):
     folder, said = shown
-    assert all(f"│ {method:<9} │" in said for method in demo.METHODS)
+    assert all(f"│ {method:<9} │" in said for method in demo.DEFAULT_METHODS)
     assert (folder / "demo.png").read_bytes().startswith(b"\x89PNG")
     page = (folder / "demo.html").read_text()
     assert len(page) < 6_000_000

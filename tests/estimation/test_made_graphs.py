@@ -25,7 +25,7 @@ def correlated_table(n_rows=250, n_columns=6, seed=0):
 
 def test_a_graph_that_has_seen_the_hidden_cells_is_found_out():
     features, _ = hide(correlated_table(), 0.3, 1)
-    with pytest.warns(pcfi.GraphWarning, match="probably made from it"):
+    with pytest.warns(pcfi.GraphWarning, match="probably built from the table"):
         pcfi.impute(features, mean_filled_neighbours(features))
     with pytest.warns(pcfi.GraphWarning):
         pcfi.impute(features, pcfi.knn_graph(features))
@@ -83,7 +83,7 @@ def test_knn_may_be_named_for_arrays_and_tables():
 
 @pytest.mark.parametrize(
     ("graph", "message"),
-    [("nearest", "'knn', or a function features -> graph"), (lambda table: [[0], [len(table)]], "names node 250")],
+    [("nearest", "'knn', or a function features -> graph"), (lambda table: [[0], [len(table)]], "refers to node 250")],
 )
 def test_what_is_no_graph_is_refused(graph, message):
     with pytest.raises(pcfi.PcfiError, match=message):
@@ -109,7 +109,7 @@ def test_probabilities_of_categories_are_calibrated():
         confidence.append(shares[missing].max(axis=1).mean())
         correct.append((shares[missing].idxmax(axis=1) == kind[missing]).mean())
     assert abs(np.mean(confidence) - np.mean(correct)) < 0.06
-    with pytest.raises(pcfi.ParameterError, match="a column of categories"):
+    with pytest.raises(pcfi.ParameterError, match="a categorical column"):
         result.probabilities("age")
 
 

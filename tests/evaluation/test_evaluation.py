@@ -153,7 +153,7 @@ def test_a_fold_hides_a_fifth_of_the_known_cells(known, folds, made):
 
 def test_bad_calls_are_refused():
     features = np.array([[1.0], [np.nan], [2.0]])
-    with pytest.raises(pcfi.FeatureError, match="too few cells are known to hide"):
+    with pytest.raises(pcfi.FeatureError, match="too few known cells"):
         pcfi.evaluate(np.array([[1.0], [np.nan], [np.nan]]), ring(3))
     with pytest.raises(pcfi.ParameterError, match="folds must be"):
         pcfi.evaluate(features, ring(3), folds=1)
@@ -161,7 +161,7 @@ def test_bad_calls_are_refused():
         pcfi.evaluate(features, ring(3), unit="metres")
     with pytest.raises(pcfi.ParameterError, match="methods must be names of methods"):
         pcfi.evaluate(features, ring(3), methods={"mine": None})
-    with pytest.raises(pcfi.ParameterError, match="leaves some empty"):
+    with pytest.raises(pcfi.ParameterError, match="leaves some of them NaN"):
         pcfi.evaluate(features, ring(3), methods={"mine": {"unreachable": "nan"}})
     with pytest.raises(pcfi.ParameterError, match="unknown option gamma: evaluate takes method"):
         pcfi.evaluate(features, ring(3), methods={"mine": {"gamma": 1}})

@@ -259,7 +259,7 @@ def test_scaled_laplacian_has_its_eigenvalues_between_minus_one_and_one():
     from scipy import sparse
 
     graph = sparse.coo_array((np.ones(data.edges.shape[1]), tuple(data.edges)), shape=(120, 120)).tocsr()
-    values = np.linalg.eigvalsh(srmgcnn.scaled_laplacian(graph).factors[0].toarray())
+    values = np.linalg.eigvalsh(srmgcnn.scaled_laplacian(graph).factors[0].to_dense().numpy())
     assert values.min() == pytest.approx(-1, abs=1e-5)
     assert values.max() <= 1 + 1e-5
 

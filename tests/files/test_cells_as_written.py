@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyarrow import parquet
 from scipy import sparse
 from typer.testing import CliRunner
@@ -15,6 +17,8 @@ from pcfi.cli.app import app
 from pcfi.errors import FileError, GraphError
 from pcfi.files.edge_files import read_edges
 from pcfi.files.node_files import read_nodes
+from pcfi.files.text import null_markers
+from pcfi.files.text_types import ColumnScan, cast_text, plain_numbers, without_markers
 from pcfi.inputs.columns import EdgeColumns, NodeColumns
 
 PAPER = ["--alpha=0.5", "--beta=0", "--objective=representation"]
@@ -84,6 +88,55 @@ def test_codes_are_found_in_any_row(tmp_path):
     nodes = read_nodes(str(tmp_path / "n.csv"), NodeColumns())
     assert nodes.channels == ["x"]
     assert nodes.table["zip"][-1].as_py() == "007"
+
+
+def test_a_long_file_comes_back_byte_for_byte_but_for_its_missing_cells(tmp_path):
+    """Long enough for several parts, which are turned into text on several threads."""
+    n_rows, spellings = 150_000, ["1.50", "+2", "3e0", "-0.0", "", "4.", " 7"]
+    notes = ["plain", '"two, with a comma"', '"a ""quote"""', "", "é"]
+    rows = [
+        f"n{row},{spellings[row % 7]},{row % 9 / 8},{'' if row % 5 < 3 else 'TRUE'},{notes[row % 5]}"
+        for row in range(n_rows)
+    ]
+    ends = "".join(f"n{row},n{row + 1}\n" for row in range(n_rows - 1))
+    impute(tmp_path, "\n".join(["id,x,y,z,note", *rows]) + "\n", edges=f"source,target\n{ends}")
+    filled = (tmp_path / "filled.csv").read_text().splitlines()
+    assert len(filled) == n_rows + 1
+    for row in range(n_rows):
+        name, x, y, _, note = rows[row].split(",", 4)
+        parts = filled[row + 1].split(",", 4)
+        assert parts[::2] == [name, y, note]
+        assert parts[1] == x if x else float(parts[1]) < 8
+        assert parts[3] == "TRUE"
+
+
+def test_the_first_truth_value_spells_those_of_all_parts(tmp_path):
+    n_rows = 70_000
+    rows = "".join(f"n{row},{'True' if row == 0 else '' if row % 2 else 'true'}\n" for row in range(n_rows))
+    ends = "".join(f"n{row},n{row + 1}\n" for row in range(n_rows - 1))
+    impute(tmp_path, f"id,x\n{rows}", edges=f"source,target\n{ends}")
+    filled = (tmp_path / "filled.csv").read_text().splitlines()[1:]
+    assert {line.split(",")[1] for line in filled[1::2]} == {"True"}
+    assert {line.split(",")[1] for line in filled[2::2]} == {"true"}
+
+
+NUMBERS = ["", "1", "0", "-3", "+4", "1.5", ".5", "2.", "1e3", "1,5", "1.234", "1,234", "inf", "-0", " 1"]
+OTHERS = ["007", "0x1F", "nan", "NA", "true", "abc", "12345678901234567890"]
+CELL = st.sampled_from([*NUMBERS, *OTHERS])
+
+
+@given(st.lists(st.lists(CELL, max_size=12), min_size=1, max_size=3) | st.just([["1.5"], ["", "2.25"], ["1,5"]]))
+def test_a_column_of_plain_numbers_is_judged_as_the_slow_way_judges_it(batches):
+    fast, slow = ColumnScan.of_numbers(), ColumnScan.of_numbers()
+    for cells in batches:
+        column = pa.chunked_array([cells], pa.string())
+        numbers = plain_numbers(column)
+        marked = without_markers(column, null_markers())
+        fast.add(column if numbers is not None else marked, numbers)
+        slow.add(marked)
+        if numbers is not None:
+            assert cast_text(marked, pa.float64()).equals(numbers)
+    assert fast == slow
 
 
 # Decimal marks

@@ -122,8 +122,8 @@ def test_a_full_disk_names_the_file(tmp_path, files, monkeypatch, way):
     monkeypatch.setattr(atomic_output.os, "fsync", full)
     done = invoke(*files, "-o", tmp_path / "o.csv")
     assert done.exit_code == 1
-    assert done.stderr.splitlines()[-1] == f"pcfi: {tmp_path / 'o.csv'}: no space is left on its disk; make room, or " \
-        "choose another disk"  # fmt: skip
+    message = "no space left on the disk; free some space, or choose another disk"
+    assert done.stderr.splitlines()[-1] == f"pcfi: {tmp_path / 'o.csv'}: {message}"
     assert {path.name for path in tmp_path.iterdir()} == {"n.csv", "e.csv"}
 
 

@@ -167,7 +167,7 @@ BAD_MASKS = {
     "shape": (np.ones((5, 1), bool), r"known has shape \(5, 1\), but features has shape \(5, 2\)"),
     "one per node": (np.ones(5, bool), r"for whole nodes pass np.broadcast_to\(known\[:, None\], features.shape\)"),
     "dtype": (np.ones((5, 2), int), r"boolean mask .* use np.asarray\(known, dtype=bool\)"),
-    "NaN said to be known": (np.ones((5, 2), bool), r"features\[1, 0\] is NaN, but known says it is known"),
+    "NaN said to be known": (np.ones((5, 2), bool), r"features\[1, 0\] is NaN, but known is True there"),
 }
 
 
@@ -184,11 +184,14 @@ BAD_GRAPHS = {
     "one row": (np.array([0, 1]), r"has shape \(2,\)"),
     "three rows": (np.ones((3, 4), int), r"has shape \(3, 4\)"),
     "ragged": ([[0, 1], [1]], "ragged"),
-    "too large": ([[0, 1], [1, 17]], "edge 1 names node 17, but features has 5 rows: drop the edge or add the rows"),
-    "negative": ([[0, -1], [1, 2]], "edge 1 names node -1"),
-    "fractional": ([[0, 1.5], [1, 2]], "edge 1 names node 1.5"),
-    "NaN index": ([[0, np.nan], [1, 2]], "edge 1 names node nan"),
-    "text": ([["a"], ["b"]], "holds whole numbers"),
+    "too large": (
+        [[0, 1], [1, 17]],
+        "edge 1 refers to node 17, but features has 5 rows: drop the edge or add the rows",
+    ),
+    "negative": ([[0, -1], [1, 2]], "edge 1 refers to node -1"),
+    "fractional": ([[0, 1.5], [1, 2]], "edge 1 refers to node 1.5"),
+    "NaN index": ([[0, np.nan], [1, 2]], "edge 1 refers to node nan"),
+    "text": ([["a"], ["b"]], "holds integers"),
     "negative weight": ((EDGES, [1, 1, -1, 1, 1]), "edge 2 has weight -1"),
     "NaN weight": ((EDGES, [1, 1, 1, 1, np.nan]), "edge 4 has weight nan"),
     "infinite weight": ((EDGES, [np.inf, 1, 1, 1, 1]), "edge 0 has weight inf"),

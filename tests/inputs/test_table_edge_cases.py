@@ -42,7 +42,7 @@ def test_an_index_that_names_no_nodes_matters_only_if_the_graph_needs_names(inde
     table = pd.DataFrame({"x": GAPPED}, index=index)
     plain = pcfi.impute(GAPPED[:, None], PATH, **NUMBERS).values
     np.testing.assert_array_equal(pcfi.impute(table, PATH, **NUMBERS).values.to_numpy(), plain)
-    with pytest.raises(pcfi.FeatureError, match=r"more than once|several levels"):
+    with pytest.raises(pcfi.FeatureError, match=r"is duplicated|several levels"):
         pcfi.impute(table, EDGES, **NUMBERS)
 
 
@@ -104,7 +104,7 @@ def test_the_command_invents_no_category_for_zero(tmp_path, option):
     files = [str(tmp_path / name) for name in ("n.csv", "e.csv")]
     said = CliRunner().invoke(app, ["impute", *files, "-o", "-", "--categorical", "c", *option])
     assert said.exit_code == 2
-    assert "a category cannot be zero" in said.stderr
+    assert "zero is not a category" in said.stderr
 
 
 def test_markers_of_missing_cells_count_in_coded_columns(tmp_path):

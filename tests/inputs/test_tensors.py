@@ -192,7 +192,7 @@ BAD = {
     ),
     "edges out of range": (
         lambda: pcfi.impute(FEATURES, EDGES + 1, alpha=0.5, beta=0.1, objective="representation"),
-        "edge 3 names node 5",
+        "edge 3 refers to node 5",
     ),
     "negative weights": (
         lambda: pcfi.impute(FEATURES, (EDGES, -WEIGHTS), alpha=0.5, beta=0.1, objective="representation"),

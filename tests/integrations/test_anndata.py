@@ -113,7 +113,7 @@ def test_what_does_not_fit_into_memory_is_refused_before_it_is_tried(monkeypatch
     adata = anndata.AnnData(sparse.csr_matrix((3_000, 20_000), dtype=np.float32))
     adata.obsp["connectivities"] = sparse.csr_matrix((3_000, 3_000), dtype=np.float32)
     monkeypatch.setattr(system_memory, "_container_limit", lambda: 500_000_000)  # page cache is not in it
-    wanted = "20,000 genes of 3,000 cells would take about 1.1 GB, but only 0.5 GB of memory is available"
+    wanted = "20,000 genes of 3,000 cells needs about 1.1 GB, but only 0.5 GB of memory is available"
     with pytest.raises(pcfi.TooLargeError, match=wanted):
         pcfi.anndata.impute(adata, zeros_missing=True, alpha=0.5, beta=0.0, objective="representation")
 

@@ -120,7 +120,7 @@ def test_distances_in_degrees_are_taken_on_the_globe():
     assert edges.lengths[0] == pytest.approx(83_400, rel=0.01)
     with pytest.warns(pcfi.PcfiWarning) as caught:
         assert pairs(pcfi.geo.build_graph(points, distance=100_000, islands="alone")) == {(0, 1)}
-    assert "distance=100000 is taken in metres on the globe" in str(caught[0].message)
+    assert "distance=100000 is in metres on the globe" in str(caught[0].message)
 
 
 def test_far_apart_places_across_the_date_line_are_near():
@@ -143,7 +143,7 @@ def test_islands_are_linked_or_left_alone_and_counted():
     with pytest.warns(pcfi.PcfiWarning, match=r"1 place without a neighbour \(index 3\) is linked to the 3 nearest"):
         linked = pcfi.geo.build_graph(shapes)
     assert linked.degree.tolist() == [2, 3, 2, 3]
-    with pytest.warns(pcfi.PcfiWarning, match="stays without"):
+    with pytest.warns(pcfi.PcfiWarning, match="stays unlinked"):
         alone = pcfi.geo.build_graph(shapes, islands="alone")
     assert alone.degree[3] == 0
 
@@ -196,13 +196,13 @@ def test_bad_geometry_is_refused_by_row(geometry, options, message):
     ("options", "message"),
     [
         ({"contiguity": "bishop"}, "contiguity must be 'queen' or 'rook', got 'bishop'"),
-        ({"k": 0}, "k must be a whole number of at least 1"),
-        ({"k": True}, "k must be a whole number"),
+        ({"k": 0}, "k must be an integer of at least 1"),
+        ({"k": True}, "k must be an integer"),
         ({"distance": -1}, "distance must be a number above 0"),
-        ({"k": 3, "distance": 2.0}, "k and distance are two rules"),
+        ({"k": 3, "distance": 2.0}, "k and distance are alternative definitions"),
         ({"islands": "sink"}, "islands must be 'nearest' or 'alone'"),
         ({"weights": "far"}, "weights must be one of"),
-        ({"graph": np.empty((2, 0), int), "k": 3}, "graph says who is a neighbour"),
+        ({"graph": np.empty((2, 0), int), "k": 3}, "graph already defines the neighbours"),
     ],
 )
 def test_wrong_options_are_refused(options, message):
@@ -266,7 +266,7 @@ def test_an_id_that_names_nobody_passes_through_where_geometry_makes_the_graph(t
     assert [report.name for report in result.columns] == ["count"]
     assert result.values["count"].notna().all()
     edges = pd.DataFrame({"source": np.arange(29), "target": np.arange(1, 30)})
-    with pytest.raises(pcfi.FeatureError, match="the id 0 stands more than once in the column 'Id'"):
+    with pytest.raises(pcfi.FeatureError, match="the id 0 is duplicated in the column 'Id'"):
         pcfi.geo.impute(places, graph=edges)
     places.to_file(tmp_path / "places.gpkg")
     done = CliRunner().invoke(app, ["impute", str(tmp_path / "places.gpkg"), "-o", str(tmp_path / "filled.gpkg")])

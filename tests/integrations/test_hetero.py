@@ -205,7 +205,7 @@ BAD = {
     "index beyond a type": (
         lambda data: data[WRITES].update({"edge_index": torch.tensor([[0], [3]])}),
         {},
-        r"edge 0 names node 3, but edge type .* leads to node type 'paper' with 3 nodes",
+        r"edge 0 refers to node 3, but edge type .* leads to node type 'paper' with 3 nodes",
     ),
     "unknown edge type": (lambda _: None, {"edge_type_weights": {("a", "b", "c"): 1.0}}, "the edge types are"),
     "negative weight of a type": (lambda _: None, {"edge_type_weights": {WRITES: -1.0}}, "at least 0"),

@@ -330,7 +330,7 @@ def test_the_graph_is_routed_through_a_pipeline():
 def test_cross_validation_over_the_rows_of_a_graph_says_why_it_cannot_be():
     _, X = table()
     graph = sparse.csr_array((np.ones(120), tuple(ring(120))), shape=(120, 120))
-    with pytest.raises(pcfi.GraphError, match="cross-validation over rows is not possible with a graph"):
+    with pytest.raises(pcfi.GraphError, match="Cross-validation over rows is not possible with a graph"):
         pcfi.PCFI().fit(X[:80], graph=graph[:80])
     with pytest.raises(pcfi.GraphError, match="not possible with a graph"):
         pcfi.PCFI().fit(X[:80], graph=ring(120))
@@ -350,8 +350,8 @@ def test_edges_may_be_a_table_of_ids():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"n_neighbors": 0}, "n_neighbors must be a whole number of at least 1, got 0"),
-        ({"n_refinements": -1}, "n_refinements must be a whole number of at least 0"),
+        ({"n_neighbors": 0}, "n_neighbors must be an integer of at least 1, got 0"),
+        ({"n_refinements": -1}, "n_refinements must be an integer of at least 0"),
         ({"alpha": 2.0}, "alpha must be a number greater than 0"),
         ({"solver": 3}, "solver must be"),
     ],
@@ -364,7 +364,7 @@ def test_bad_parameters_are_refused_when_fitting(wrong, message):
 def test_bad_links_of_new_rows_are_refused():
     _, X = table()
     imputer = pcfi.PCFI().fit(X)
-    with pytest.raises(pcfi.GraphError, match=r"sparse matrix of shape \(4, 120\), got shape \(4, 4\)"):
+    with pytest.raises(pcfi.GraphError, match=r"sparse matrix of shape \(4, 120\) .*, got shape \(4, 4\)"):
         imputer.transform(X[:4], graph=sparse.eye_array(4))
     with pytest.raises(pcfi.GraphError, match="finite similarities of at least 0"):
         imputer.transform(X[:4], graph=-sparse.eye_array(4, 120))

@@ -17,6 +17,7 @@ from pcfi._kernels.hop_relaxation import mark_sources, read_hops, relax
 from pcfi._kernels.hop_search import Sources, search
 from pcfi._kernels.leaf_elimination import eliminate_leaves, restore_leaves
 from pcfi._kernels.neighbor_mean import neighbour_means
+from pcfi._kernels.neighbor_spread import add_neighbour_terms
 from pcfi._kernels.sweeps import order_by_hops
 from pcfi._kernels.thread_team import ThreadTeam
 from pcfi._kernels.threads import run_tasks, thread_count
@@ -220,6 +221,20 @@ def test_search_reports_hops_that_do_not_fit():
     stop, unreached = np.zeros(1, np.uint8), np.zeros(1, np.int64)
     assert search(*path.outgoing, sources, 0, np.empty((300, 1), np.uint8), stop, unreached) == -1
     assert search(*path.outgoing, sources, 0, np.empty((300, 1), np.uint16), stop, unreached) == 299
+
+
+@given(problems())
+def test_terms_of_neighbours_equal_the_reference(problem):
+    graph = prepare_graph(problem.graph, len(problem.features), directed=problem.directed)
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=problem.features.shape)
+    usual_spread, slopes = rng.random(values.shape[1]) + 0.1, np.array([0.7, -0.3])
+    csr_graph = CsrGraph(graph.indptr, graph.indices, graph.weights_as(np.float64))
+    known, out, first = np.where(problem.known, values, np.nan), np.zeros(values.shape), len(values) // 3
+    add_neighbour_terms(csr_graph, known, 0, usual_spread, slopes, out[:first])
+    add_neighbour_terms(csr_graph, known, first, usual_spread, slopes, out[first:])
+    expected = reference.neighbour_terms(problem.flow, values, problem.known, usual_spread, slopes)
+    assert np.allclose(out, expected, rtol=1e-10, atol=1e-10)
 
 
 @given(problems())

@@ -107,7 +107,7 @@ def test_the_number_of_nodes_is_checked(tmp_path):
     index = np.array([[0], [1]])
     assert build_graph(index, tmp_path / "graph", n_nodes=np.int64(5)).n_nodes == 5
     for wrong in (-1, 2.5, True, "5"):
-        with pytest.raises(pcfi.ParameterError, match="n_nodes must be a whole number of at least 0"):
+        with pytest.raises(pcfi.ParameterError, match="n_nodes must be an integer of at least 0"):
             build_graph(index, tmp_path / "other", n_nodes=wrong)
     pq.write_table(pa.table({"source": ["a"], "target": ["b"]}), tmp_path / "edges.parquet")
     with pytest.raises(pcfi.ParameterError, match="n_nodes is 5, but there are 3 ids: leave n_nodes out"):
@@ -150,14 +150,14 @@ def test_a_mapped_graph_serves_impute_and_survives_pickling(tmp_path):
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"source": [0, 1], "target": [1, -2]}, r"edge 1 names node -2.*number the nodes from 0"),
-        ({"source": [0, 1], "target": [1, 9]}, r"edge 1 names node 9, but n_nodes is 5"),
-        ({"source": [0.0, 1.5], "target": [1.0, 2.0]}, r"edge 1 names node 1.5.*whole numbers"),
+        ({"source": [0, 1], "target": [1, -2]}, r"edge 1 refers to node -2.*number the nodes from 0"),
+        ({"source": [0, 1], "target": [1, 9]}, r"edge 1 refers to node 9, but n_nodes is 5"),
+        ({"source": [0.0, 1.5], "target": [1.0, 2.0]}, r"edge 1 refers to node 1.5.*integers"),
         ({"source": [0, 1], "target": [1, 2], "weight": [1.0, -1.0]}, r"edge 1 has weight -1.0"),
-        ({"source": [3, 3], "target": [4, 4], "weight": [1e308, 1e308]}, r"edges of node 3 add up to more"),
+        ({"source": [3, 3], "target": [4, 4], "weight": [1e308, 1e308]}, r"weights of node 3 overflows float64"),
         ({"source": [0, 1], "target": [1, None]}, r"edge 1 has no value in column 'target'"),
         ({"source": ["a", "b"], "target": ["b", "c"]}, r"column 'source' holds string, but must hold row numbers"),
-        ({"only": [1, 2]}, r"name those that hold the ends of an edge"),
+        ({"only": [1, 2]}, r"name the columns with the ends of each edge"),
     ],
 )
 def test_bad_edges_are_refused_and_leave_no_folder(tmp_path, table, message):

@@ -93,7 +93,7 @@ def test_a_run_that_is_killed_while_it_writes_goes_on_to_the_same_bits(files, tm
     command += [word for name, value in PAPER.items() for word in (f"--{name}", value)]
     done = CliRunner().invoke(app, list(map(str, command)))
     assert done.exit_code == 0, done.stderr
-    assert "Going on with a run that was stopped" in done.stderr
+    assert "Resuming an interrupted run" in done.stderr
     assert "changed while" not in done.stderr
     np.testing.assert_array_equal(content(result), expected)
     assert hops.exists()

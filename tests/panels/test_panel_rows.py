@@ -33,7 +33,7 @@ def test_days_and_months_that_could_change_places_are_named(form, warns):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         pcfi.panel.impute(table, roads, node="sensor", time="time")
-    said = [str(one.message) for one in caught if "either order" in str(one.message)]
+    said = [str(one.message) for one in caught if "ambiguous" in str(one.message)]
     assert len(said) == warns
     if warns:
         assert "'05/01/2026 00:00' is read as 01 May 2026" in said[0]

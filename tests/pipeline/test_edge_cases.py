@@ -87,9 +87,9 @@ def test_the_unit_of_the_weights_does_not_matter_to_the_steady_state(weight, n_c
 def test_weights_whose_sum_is_no_number_are_refused(edges):
     # broke once: values were wrong or NaN, and said to have settled
     weights = np.full(len(edges[0]), 1.7e308)
-    with pytest.raises(pcfi.GraphError, match="node 1 add up to more than a float64 holds: rescale the weights"):
+    with pytest.raises(pcfi.GraphError, match="node 1 overflows float64: rescale the weights"):
         pcfi.prepare_graph((edges, weights))
-    with pytest.raises(pcfi.GraphError, match="node 1 add up"):
+    with pytest.raises(pcfi.GraphError, match="node 1 overflows float64"):
         pcfi.prepare_graph(([[0, 0], [1, 1]], [1.7e308, 1.7e308]), directed=True)
 
 
@@ -344,15 +344,15 @@ BAD = [
     ),
     (
         lambda: pcfi.impute(SMALL, [[0, np.inf], [1, 2]], alpha=0.5, beta=0.1, objective="representation"),
-        "names node inf",
+        "refers to node inf",
     ),
     (
         lambda: pcfi.impute(SMALL, [[0, 1e300], [1, 2]], alpha=0.5, beta=0.1, objective="representation"),
-        r"names node 1e\+300",
+        r"refers to node 1e\+300",
     ),
     (lambda: pcfi.tune(SMALL, path(4), objective=None, alpha=0.5, beta=0.1), "objective must be one of 'values', 'rep"),
     (lambda: pcfi.prepare_graph(path(4), "4"), "n_nodes must be"),
-    (lambda: pcfi.prepare_graph(path(4), 3), "edge 2 names node 3, but n_nodes is 3"),
+    (lambda: pcfi.prepare_graph(path(4), 3), "edge 2 refers to node 3, but n_nodes is 3"),
     (
         lambda: pcfi.impute(SMALL, path(4), standardize="no", alpha=0.5, beta=0.1, objective="representation"),
         "True or False, or None",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pcfi
-from pcfi import memory
+from pcfi import memory, system_memory
 from pcfi.inputs.problem import read_problem
 from pcfi.settings import Settings
 
@@ -22,7 +22,7 @@ def large_problem(n_channels: int = 64, kind: str = "uniform") -> np.ndarray:
 def test_too_little_memory_is_an_error_that_says_how_much_is_needed(monkeypatch):
     features, graph = large_problem(), pcfi.prepare_graph(RING)
     read_problem(features, graph)  # loads the kernels
-    monkeypatch.setattr(memory, "available", lambda: 10_000_000)
+    monkeypatch.setattr(system_memory, "available", lambda: 10_000_000)
     tracemalloc.start()
     with pytest.raises(
         pcfi.TooLargeError, match=r"90,000 nodes x 64 channels needs about .* only 10 MB .*pcfi.scale.impute"
@@ -34,7 +34,7 @@ def test_too_little_memory_is_an_error_that_says_how_much_is_needed(monkeypatch)
 
 
 def test_small_problems_do_not_ask(monkeypatch):
-    monkeypatch.setattr(memory, "available", lambda: 0)
+    monkeypatch.setattr(system_memory, "available", lambda: 0)
     assert (
         pcfi.impute(np.array([[1.0], [np.nan]]), [[0], [1]], alpha=0.5, beta=0.1, objective="representation").values[1]
         == 1
@@ -69,4 +69,4 @@ def test_tuning_takes_about_what_it_says(kind):
 
 
 def test_what_is_available_is_known_here():
-    assert memory.available() > 1 << 20
+    assert system_memory.available() > 1 << 20

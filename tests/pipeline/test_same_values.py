@@ -99,5 +99,5 @@ def test_a_category_cannot_be_zero_whoever_calls(wrong):
     features, edges, _ = problem_of()
     problem = replace(read_problem(features, edges), categorical=np.array([1, 2]))
     settings = Settings(**{"alpha": 0.5, "beta": 0.0} | wrong)
-    with pytest.raises(pcfi.ParameterError, match="a category cannot be zero"):
+    with pytest.raises(pcfi.ParameterError, match="zero is not a category"):
         fill(problem, settings, backend_for(problem))

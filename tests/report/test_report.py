@@ -14,12 +14,11 @@ from pcfi.errors import FileError
 from pcfi.report.column_table import column_table
 from pcfi.report.evaluation_facts import evaluation_facts, method_errors
 from pcfi.report.facts import Facts
-from pcfi.report.graph_drawing import MAX_NODES, _within_reach, lay_out_graph
-from pcfi.report.html_page import render_page
+from pcfi.report.graph_drawing import MAX_NODES, _clip_outliers, lay_out_graph
+from pcfi.report.html_page import render_page, vega_script
 from pcfi.report.imputation_charts import make_charts
 from pcfi.report.imputation_facts import FilledChannels, RunDetails, collect_facts
 from pcfi.report.summary import summarize
-from pcfi.report.vega_bundle import vega_script
 
 pytestmark = pytest.mark.slow
 
@@ -129,10 +128,10 @@ def test_the_report_explains_telling_cells_and_says_what_to_check_and_measure():
     assert charts["suggestions"].spec["data"]["values"][1]["left"] == pytest.approx(1 - made.suggestions[0].total)
     assert [row[0] for row in charts["explained"].rows] == [one.name for one in result.columns]
     page = render_page(made)
-    assert "Where filled values come from" in page
+    assert "Explanations of filled values" in page
     assert page.count("<details><summary>") > len(charts)  # folded until asked for
     nothing = dataclasses.replace(made, explained=(), surprises=(), suggestions=())
-    assert "Where filled values come from" not in render_page(nothing)
+    assert "Explanations of filled values" not in render_page(nothing)
     assert not {"surprises", "suggestions"} & {chart.name for chart in make_charts(nothing)}
     assert made.explained == Facts.from_json(made.to_json()).explained
 
@@ -259,7 +258,7 @@ def test_many_small_components_fill_the_sample():
 def test_an_outlying_node_does_not_squeeze_the_picture():
     rng = np.random.default_rng(0)
     places = np.concatenate([rng.normal(size=(100, 2)), [[500.0, -500.0]]])
-    drawn = _within_reach(places)
+    drawn = _clip_outliers(places)
     near = drawn[:100]
     assert (np.ptp(near, axis=0) > 0.6 * np.ptp(drawn, axis=0)).all()
     middle = np.abs(places) < 1

@@ -162,9 +162,9 @@ BAD = {
         lambda: pcfi.position(KARATE, 35),
         "n_channels must be at most .* got 35",
     ),
-    "no channels": (lambda: pcfi.position(KARATE, 0), "n_channels must be a whole number of at least 1"),
-    "half a channel": (lambda: pcfi.position(KARATE, 2.5), "n_channels must be a whole number"),
-    "True": (lambda: pcfi.position(KARATE, True), "n_channels must be a whole number"),
+    "no channels": (lambda: pcfi.position(KARATE, 0), "n_channels must be an integer of at least 1"),
+    "half a channel": (lambda: pcfi.position(KARATE, 2.5), "n_channels must be an integer"),
+    "True": (lambda: pcfi.position(KARATE, True), "n_channels must be an integer"),
     "an empty graph": (lambda: pcfi.position(np.empty((2, 0), int), 1), "the graph has no nodes"),
     "an infinite weight": (lambda: pcfi.position(([[0], [1]], [np.inf]), 1), "weight inf"),
     "NaN as a weight": (lambda: pcfi.position(([[0], [1]], [np.nan]), 1), "weight nan"),
@@ -174,7 +174,7 @@ BAD = {
     "not a graph": (lambda: pcfi.position("karate", 3), "graph is a builtins.str"),
     "with values": (
         lambda: pcfi.impute(np.eye(34), KARATE, position=3),
-        "position channels belong to a representation, never to values",
+        "position must be 0 for values, because position channels belong to a representation",
     ),
     "more than nodes in impute": (
         lambda: pcfi.impute(np.eye(34), KARATE, position=99, objective="representation"),
@@ -182,7 +182,7 @@ BAD = {
     ),
     "negative in impute": (
         lambda: pcfi.impute(np.eye(34), KARATE, position=-1, objective="representation"),
-        "position must be a whole number",
+        "position must be an integer",
     ),
 }
 
@@ -195,9 +195,9 @@ def test_bad_input_gets_an_error_that_says_what_to_do(case):
 
 
 def test_memory_is_checked_before_allocation(monkeypatch):
-    monkeypatch.setattr("pcfi.positions.available", lambda: 10_000_000)
+    monkeypatch.setattr("pcfi.system_memory.available", lambda: 10_000_000)
     path = pcfi.prepare_graph([np.arange(99_999), np.arange(1, 100_000)])
-    with pytest.raises(pcfi.TooLargeError, match=r"128 position channels of 100,000 nodes need about .* only 10 MB"):
+    with pytest.raises(pcfi.TooLargeError, match=r"128 position channels of 100,000 nodes needs about .* only 10 MB"):
         pcfi.position(path, 128)
 
 
@@ -252,7 +252,7 @@ def test_tables_get_named_columns(library):
     np.testing.assert_allclose(np.asarray(result.representation["position_2"]), plain.representation[:, 4], rtol=1e-6)
     renamed = module.table(columns | {"position_1": columns["a"]}) if library == "pyarrow" else None
     if renamed is not None:
-        with pytest.raises(pcfi.FeatureError, match="a column 'position_1' already"):
+        with pytest.raises(pcfi.FeatureError, match="already has a column 'position_1'"):
             _ = pcfi.impute(renamed, KARATE, objective="representation", position=2).representation
 
 

@@ -28,7 +28,9 @@ Stage 1
 Other stages
     channel_propagation   stage 2
     neighbor_mean         mean of the known neighbours
-    edge_sorting          edges in any order to compressed sparse rows, larger than memory
+    neighbor_spread       spread among them, for expected errors
+    edge_sorting          edges in any order to compressed sparse rows, in memory and larger than memory
+    id_table              a hash table of ids: the row of each id
     error_fields          random fields of errors: weights of steps, and a step of a Chebyshev recurrence
     locality_order        an order of the nodes in which neighbours are near each other
 

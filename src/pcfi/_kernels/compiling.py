@@ -58,6 +58,17 @@ class KernelCache:
             self._save(*args)
 
 
+def prepare_numba() -> None:
+    """Load what numba loads before its first kernel, so that it can be loaded while another thread reads files."""
+    with contextlib.suppress(Exception):  # a version of numba without these attributes loads it later
+        from numba.core.compiler_lock import global_compiler_lock
+        from numba.core.registry import cpu_target
+
+        with global_compiler_lock:
+            cpu_target.typing_context.refresh()
+            cpu_target.target_context.refresh()
+
+
 _OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from pcfi._kernels.compiling import compiled
 
-SHORT_ROW = 48  # entries up to which insertion sort is faster
 CODE_BITS = np.uint64(32)
 CODE_MASK = np.uint64(0xFFFFFFFF)
 
@@ -70,72 +69,55 @@ def count_keys(keys, shift, counts):
 
 
 @compiled
-def build_rows(keys, weights, starts, codes, code_weights, lengths, indices, sums):
-    """Write the sorted, merged rows of a bucket to `indices`, `sums` and `lengths`; return the number of entries.
+def sort_by_digit(keys, weights, shift, bits, sorted_keys, sorted_weights):
+    """Sort keys and their weights by the `bits` bits from `shift` on; equal ones keep their order.
 
-    `starts[row]` is the first position of the row in `codes` (scratch, like `code_weights`); empty weights mean 1.
+    Digit after digit, from the last to the first, this is a radix sort.
+    """
+    size = 1 << bits
+    first, mask = np.uint64(shift), np.uint64(size - 1)
+    counts = np.zeros(size, np.int64)
+    for k in range(len(keys)):
+        counts[(keys[k] >> first) & mask] += 1
+    place = 0
+    for digit in range(size):
+        count = counts[digit]
+        counts[digit] = place
+        place += count
+    weighted = len(weights) > 0
+    for k in range(len(keys)):
+        digit = (keys[k] >> first) & mask
+        place = counts[digit]
+        counts[digit] = place + 1
+        sorted_keys[place] = keys[k]
+        if weighted:
+            sorted_weights[place] = weights[k]
+
+
+@compiled
+def merge_rows(keys, weights, lengths, indices, sums):
+    """Write the merged rows of sorted keys to `indices`, `sums` and `lengths`; return the number of entries.
+
+    Equal codes add up, and the larger side of each neighbour is kept. Empty weights mean 1.
     """
     weighted = len(weights) > 0
-    cursors = starts[:-1].copy()
-    for k in range(len(keys)):
-        row = keys[k] >> CODE_BITS
-        place = cursors[row]
-        cursors[row] = place + 1
-        codes[place] = keys[k] & CODE_MASK
-        if weighted:
-            code_weights[place] = weights[k]
-    n_entries = 0
     for row in range(len(lengths)):
-        first, last = starts[row], starts[row + 1]
-        row_weights = code_weights[first:last] if weighted else code_weights[:0]
-        _sort(codes[first:last], row_weights)
-        merged = _merge(codes[first:last], row_weights, indices[n_entries:], sums[n_entries:])
-        lengths[row] = merged
-        n_entries += merged
-    return n_entries
-
-
-@compiled
-def _sort(codes, weights):
-    """Sort codes and their weights; the sort is stable, so that sums are reproducible."""
-    if len(codes) > SHORT_ROW:
-        if len(weights):
-            order = np.argsort(codes, kind="mergesort")
-            codes[:] = codes[order]
-            weights[:] = weights[order]
-        else:
-            codes.sort()
-        return
-    for k in range(1, len(codes)):
-        code = codes[k]
-        weight = weights[k] if len(weights) else 0.0
-        place = k
-        while place > 0 and codes[place - 1] > code:
-            codes[place] = codes[place - 1]
-            if len(weights):
-                weights[place] = weights[place - 1]
-            place -= 1
-        codes[place] = code
-        if len(weights):
-            weights[place] = weight
-
-
-@compiled
-def _merge(codes, weights, indices, sums):
-    """Add up equal codes, keep the larger side of each neighbour; return the number of neighbours."""
+        lengths[row] = 0
     n_entries = 0
+    last = np.uint64(0xFFFFFFFFFFFFFFFF)  # row and neighbour of the entry before
     k = 0
-    while k < len(codes):
-        code = codes[k]
+    while k < len(keys):
+        key = keys[k]
         total = 0.0
-        while k < len(codes) and codes[k] == code:
-            total += weights[k] if len(weights) else 1.0
+        while k < len(keys) and keys[k] == key:
+            total += weights[k] if weighted else 1.0
             k += 1
-        neighbour = np.int32(code >> 1)
-        if n_entries and indices[n_entries - 1] == neighbour:
+        if key >> np.uint64(1) == last:
             sums[n_entries - 1] = max(sums[n_entries - 1], total)
-        else:
-            indices[n_entries] = neighbour
-            sums[n_entries] = total
-            n_entries += 1
+            continue
+        last = key >> np.uint64(1)
+        indices[n_entries] = np.int32((key & CODE_MASK) >> np.uint64(1))
+        sums[n_entries] = total
+        lengths[key >> CODE_BITS] += 1
+        n_entries += 1
     return n_entries

@@ -174,3 +174,17 @@ def smooth_series(
     observed = covariance[np.ix_(known, known)] + noise * np.eye(known.sum())
     gain = np.linalg.solve(observed, covariance[known]).T
     return series[:, known] @ gain.T, np.diag(covariance - gain @ covariance[known])
+
+
+def neighbour_terms(flow: Array, values: Array, known: Array, usual_spread: Array, slopes: Array) -> Array:
+    """Slopes times the spread among the known neighbours of each missing cell, and their number (see `error_model`)."""
+    out = np.zeros(values.shape)
+    for node, channel in np.argwhere(~known):
+        weights = np.where(known[:, channel], flow[node], 0.0)
+        count = weights.sum()
+        if count > 0:
+            usual, mean = usual_spread[channel], weights @ values[:, channel] / count
+            scatter = weights @ (values[:, channel] - mean) ** 2
+            spread = (scatter + usual) / (max(count - 1, 0.0) + 1)
+            out[node, channel] = slopes @ [np.log(spread / usual) / 2, np.log1p(count)]
+    return out

@@ -1,9 +1,9 @@
-"""The arithmetic of the stages: compiled kernels on the CPU, torch on any other device.
+"""Implementations of the stages: compiled kernels on the CPU, torch on other devices.
 
-A backend fills what `start` returned and knows nothing of the order of the stages, of policies, statuses or warnings:
-those are `pipeline`'s. Facts about channels are numpy arrays for every backend; what has the size of the features is
-where the features are. `StageBackend` is what the stages need; other implementations are the run in files
-(`pcfi.outofcore.backend`), a cross-validation fold and new nodes.
+A backend fills the array that `start` returned. The order of the stages, policies, statuses and warnings are in
+`pipeline`. Statistics of channels are numpy arrays in every backend; data of the size of the features is on the device
+of the features. `StageBackend` is the interface of the stages; further implementations are runs on disk
+(`pcfi.outofcore.backend`), cross-validation folds and new nodes.
 """
 
 from typing import Any, Protocol
@@ -16,10 +16,10 @@ from pcfi.stages.hops import Hops
 
 
 class StageBackend(Protocol):
-    """The stages, as the pipeline calls them. `out` is what `start` returned, to be filled further."""
+    """The stages, as the pipeline calls them. `out` is the array that `start` returned."""
 
     def start(self, problem: Problem, fill: Array) -> Any:
-        """A new array with the known values, and in the missing cells of each channel the number `fill` has for it."""
+        """A new array with the known values; the missing cells of each channel get its entry of `fill`."""
 
     def count_hops(self, problem: Problem, *, progress: bool) -> Hops:
         """Hops from the sources of every pattern."""
@@ -36,24 +36,24 @@ class StageBackend(Protocol):
         """Stage 2: refine the missing reachable cells of the channels that vary."""
 
     def place_unreachable(self, hops: Hops, fill: Array, out: Any) -> None:
-        """Put the number `fill` has for each channel into its unreachable cells."""
+        """Set the unreachable cells of each channel to its entry of `fill`."""
 
 
 class Backend(StageBackend, Protocol):
     """The stages, the methods without stages, and what an `Imputation` reports."""
 
     def fill_from_neighbors(self, problem: Problem, out: Any) -> None:
-        """Give missing cells the weighted mean of their known neighbours, where they have one."""
+        """Set missing cells to the weighted mean of their known neighbours, if they have any."""
 
     def channel_means(self, out: Any) -> Array:
-        """Mean of each channel over all nodes, NaN left out, as a float64 array."""
+        """Mean of each channel over all nodes, ignoring NaN, as a float64 array."""
 
     def channel_ranges(self, out: Any) -> tuple[Array, Array]:
-        """The least and the greatest value of each channel, NaN left out, as float64 arrays."""
+        """Smallest and largest value of each channel, ignoring NaN, as float64 arrays."""
 
 
 def backend_for(problem: Problem) -> Backend:
-    """The backend for the place where the features are."""
+    """The backend for the device of the features."""
     if problem.on_device:
         from pcfi.backends.torch_device import TorchBackend
 

@@ -13,7 +13,7 @@ from pcfi.stages.neighbor_mean import fill_from_neighbors
 class CpuBackend:
     """See `pcfi.backends.Backend`.
 
-    Stage 2 is restricted to `propagation_nodes`, all nodes if None: a cross-validation fold looks at some only.
+    Stage 2 is restricted to `propagation_nodes` (None: all nodes), because a cross-validation fold needs only some.
     """
 
     propagation_nodes: Array | None = None

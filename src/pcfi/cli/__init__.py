@@ -21,7 +21,7 @@ def _main() -> None:
         sys.stderr.write('the command pcfi needs more packages: pip install "pcfi[cli]"\n')
         raise SystemExit(1)
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # characters that the terminal does not have are written as codes
+        if hasattr(stream, "reconfigure"):  # characters that the terminal cannot print are escaped
             stream.reconfigure(errors="backslashreplace")
     from pcfi.cli.app import app
 

@@ -1,4 +1,4 @@
-"""The command `pcfi`. A subcommand is a line in `COMMANDS`, and its module is imported when it is called."""
+"""The command `pcfi`. Each entry of `COMMANDS` is a subcommand; its module is imported when it is called."""
 
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
@@ -17,16 +17,16 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "impute": Command("pcfi.cli.impute", "Fill the missing cells of a node table from the graph."),
-    "info": Command("pcfi.cli.info", "Print sizes, missing rates and hops of two files, and the memory needed."),
-    "evaluate": Command("pcfi.cli.evaluate", "Compare the methods: their error on hidden known cells."),
-    "explain": Command("pcfi.cli.explain", "Print which known cells filled values come from, with their weights."),
-    "check": Command("pcfi.cli.check", "Print known cells that the others would not have expected."),
-    "suggest": Command("pcfi.cli.suggest", "Print nodes whose measurement would reduce the expected error most."),
-    "audit": Command("pcfi.cli.audit", "Say how well an attribute can be recovered for nodes that withhold it."),
+    "impute": Command("pcfi.cli.impute", "Fill the missing cells of a node table using the graph."),
+    "info": Command("pcfi.cli.info", "Describe two files: sizes, missing rates, hops, memory and time needed."),
+    "evaluate": Command("pcfi.cli.evaluate", "Compare the errors of the methods on hidden known cells."),
+    "explain": Command("pcfi.cli.explain", "Print which known cells a filled value is computed from, with weights."),
+    "check": Command("pcfi.cli.check", "List known values that contradict the others: possible data errors."),
+    "suggest": Command("pcfi.cli.suggest", "List the nodes whose measurement would reduce the expected error most."),
+    "audit": Command("pcfi.cli.audit", "Measure how well a withheld attribute can be recovered."),
     "report": Command("pcfi.cli.report", "Re-render a report from saved facts."),
-    "demo": Command("pcfi.cli.demo", "Remove and fill images of handwritten digits: a table, a picture, a report."),
-    "reproduce": Command("pcfi.cli.reproduce", "Run the experiments of the paper: tables and figures."),
+    "demo": Command("pcfi.cli.demo", "Remove and fill images of handwritten digits, and write a report."),
+    "reproduce": Command("pcfi.cli.reproduce", "Reproduce the tables and figures of the paper."),
 }
 
 
@@ -34,7 +34,7 @@ class Commands(TyperGroup):
     """A group whose commands are imported when they are called, so that `pcfi --help` is fast."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """The options; flags default to False, since typer would load pydantic for a flag of None."""
+        """The options; flags default to False, because typer would load pydantic for a default of None."""
         options = super().get_params(ctx)
         for option in options:
             if getattr(option, "is_flag", False) and option.default is None:
@@ -56,7 +56,7 @@ class Commands(TyperGroup):
         return name, command and load_command(name or ""), rest
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; an interruption while it is imported is told as one during its work."""
+        """Run the command; an interruption during its import is reported like any other."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -78,7 +78,7 @@ app = typer.Typer(
     cls=Commands,
     help="Fill the missing node features of a graph, and estimate the error of each filled value.",
     no_args_is_help=True,
-    rich_markup_mode=None,  # boxes and colours would double the time that --help takes
+    rich_markup_mode=None,  # boxes and colours would double the time of --help
     pretty_exceptions_enable=False,
     context_settings=_CONTEXT,
 )

@@ -1,4 +1,4 @@
-"""Arguments and errors of the command line: groups of options, lists, NAME=VALUE pairs, errors as one line."""
+"""Arguments and errors of the command line: groups of options, lists, NAME=VALUE pairs, one-line errors."""
 
 import errno
 import re
@@ -21,21 +21,21 @@ OPTION = "option"  # key of a field's metadata
 
 
 def option(panel: str, flags: str, metavar: str | None, text: str, *, default: Any = None) -> Any:
-    """A field of a group of options; without a value the option is a flag, and the default ... makes it required."""
+    """A field of an option group; without a metavar it is a flag, and the default ... makes it required."""
     info = typer.Option(*flags.split(), help=text, metavar=metavar, rich_help_panel=panel)
     return field(metadata={OPTION: info}) if default is ... else field(default=default, metadata={OPTION: info})
 
 
 def argument(metavar: str, text: str, *, default: Any = ...) -> Any:
-    """A field of a group of options that is a positional argument, required unless it has a default."""
+    """A field of an option group that is a positional argument; required unless it has a default."""
     metadata = {OPTION: typer.Argument(metavar=metavar, help=text, show_default=False)}
     return field(metadata=metadata) if default is ... else field(default=default, metadata=metadata)
 
 
 def grouped_command(function: Callable[..., None]) -> tuple[Callable[..., None], dict[str, Any]]:
-    """Turn a function of groups of options, which are dataclasses, into the flat function that typer takes.
+    """Turn a function whose parameters are option groups (dataclasses) into the flat function that typer needs.
 
-    Returns it with the keyword arguments of `typer.Typer.command`.
+    Also returns keyword arguments for `typer.Typer.command`.
     """
     groups = get_type_hints(function)
     del groups["return"]
@@ -63,7 +63,7 @@ def _parameters(group: Any) -> list[Parameter]:
 
 
 class GroupedCommand(TyperCommand):
-    """A command whose help has a section for each group of options, in plain text; boxes would take twice the time."""
+    """A command whose help has a plain-text section for each group of options; boxes would take twice the time."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the sections, in the order in which they first appear."""
@@ -88,7 +88,7 @@ class ListCommand(TyperCommand):
 
 
 def repeated(args: Sequence[str], lists: set[str]) -> list[str]:
-    """The arguments with every list option in front of each of its values.
+    """The arguments with every list option repeated before each of its values.
 
     >>> repeated(["table1", "--systems", "pcfi", "fp", "--splits", "3"], {"--systems"})
     ['table1', '--systems', 'pcfi', '--systems', 'fp', '--splits', '3']
@@ -119,7 +119,7 @@ def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
 
 
 def literal(text: str) -> Any:
-    """A value as Python would read it, or the text itself.
+    """A Python literal, or the text itself.
 
     >>> literal("0.5"), literal("5"), literal("true"), literal("settled")
     (0.5, 5, True, 'settled')
@@ -136,7 +136,7 @@ def literal(text: str) -> Any:
 
 
 def names(texts: Sequence[str] | None) -> list[str]:
-    """Names from an option such as `--columns age,income`, which may be repeated; quotes protect commas and spaces.
+    """Names from an option such as `--columns age,income`, which may be repeated; names may be quoted.
 
     >>> names(["age, income", '"a,b", " c"'])
     ['age', 'income', 'a,b', ' c']
@@ -147,27 +147,27 @@ def names(texts: Sequence[str] | None) -> list[str]:
 
 
 def some_names(texts: Sequence[str] | None, option: str) -> list[str]:
-    """The same, for an option that means all names if it is left out: it may not be empty, as "$UNSET" is."""
+    """The same for an option whose default is all names: an empty value, as from "$UNSET", is an error."""
     found = names(texts)
     if texts and not found:
-        raise ParameterError(f"{option} names nothing, got {texts[0]!r}: leave it out, or give names")
+        raise ParameterError(f"{option} is empty, got {texts[0]!r}: give at least one name, or leave the option out")
     return found
 
 
 OS_WORDS = {
-    errno.ENOSPC: "no space is left on its disk; make room, or choose another disk",
-    errno.EDQUOT: "your quota on its disk is used up; make room, or choose another disk",
-    errno.EFBIG: "the file would be larger than its disk allows",
-    errno.EROFS: "its disk is read-only; choose another",
-    errno.EACCES: "you may not read or write it; check its permissions",
-    errno.EIO: "its disk fails; check it, or choose another",
+    errno.ENOSPC: "no space left on the disk; free some space, or choose another disk",
+    errno.EDQUOT: "your disk quota is exceeded; free some space, or choose another disk",
+    errno.EFBIG: "the file would exceed the size limit of the disk",
+    errno.EROFS: "the disk is read-only; choose another disk",
+    errno.EACCES: "permission denied; check the permissions",
+    errno.EIO: "the disk has an error; check it, or choose another disk",
 }
 QUOTES = "\"'"
 _OPTIONS = {"channels": "columns", "client": "cluster", "random_state": "seed", "solver": "steps"}
 
 
 def option_text(name: str, value: str = "") -> str:
-    """A parameter of the library, by the name and the value that it has on the command line.
+    """A parameter of the library as an option of the command line.
 
     >>> option_text("channels"), option_text("unknown_ids", "'drop'"), option_text("standardize", "True")
     ('--columns', '--unknown-ids drop', '--standardize')
@@ -177,7 +177,7 @@ def option_text(name: str, value: str = "") -> str:
 
 
 def in_options(error: BaseException) -> str:
-    """An error in one line, with parameters of the library as options."""
+    """An error as one line, with options instead of parameters."""
     if isinstance(error, PcfiError):
         text = error.text(option_text(error.parameter or ""), option_text)
     elif isinstance(error, OSError) and error.filename is not None and error.errno in OS_WORDS:
@@ -191,7 +191,7 @@ CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u20
 
 
 def printable(text: str) -> str:
-    r"""Text with control characters as codes: a name in a file must not move the cursor or rewrite what is shown.
+    r"""Text with control characters escaped, so that a name in a file cannot alter the terminal.
 
     >>> printable("age" + chr(27) + "[2J")
     'age\\x1b[2J'
@@ -201,7 +201,7 @@ def printable(text: str) -> str:
 
 @contextmanager
 def plain_errors(*, debug: bool = False) -> Iterator[None]:
-    """Print errors as one line on stderr, and exit: code 2 for wrong options, 1 for failures. `debug` raises them."""
+    """Print errors as one line on stderr and exit, with code 2 for wrong options and 1 for failures; `debug` raises."""
     if debug:
         yield
         return
@@ -222,7 +222,7 @@ def plain_errors(*, debug: bool = False) -> Iterator[None]:
     except (typer.Exit, typer.Abort):
         raise
     except Exception as error:
-        if interruptions:  # compiled modules that are being imported turn Ctrl-C into an ImportError
+        if interruptions:  # Ctrl-C during the import of a compiled module is an ImportError
             raise _exit("interrupted", INTERRUPTED) from None
         text = f"unexpected {type(error).__name__}: {in_options(error)}; --debug shows the traceback"
         raise _exit(text, FAILED) from None
@@ -230,7 +230,7 @@ def plain_errors(*, debug: bool = False) -> Iterator[None]:
 
 @contextmanager
 def _noted_interruptions(interruptions: list[int]) -> Iterator[None]:
-    """Add to the list when SIGINT arrives, and go on as usual."""
+    """Record SIGINT in the list, and handle it as usual."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler or not _in_main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""`pcfi audit`: how well a withheld attribute can be recovered from the graph and the other columns."""
+"""`pcfi audit`: measure how well a withheld attribute can be recovered from the graph and the other columns."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -8,7 +8,7 @@ import typer
 
 from pcfi.cli import options as o
 from pcfi.cli.arguments import grouped_command
-from pcfi.cli.loading import fill_loaded, load
+from pcfi.cli.loading import fill_loaded
 from pcfi.cli.session import open_session
 from pcfi.errors import ParameterError
 from pcfi.inputs.cell_names import CellNames
@@ -18,35 +18,29 @@ from pcfi.inputs.cell_names import CellNames
 class AuditOptions:
     """What to audit."""
 
-    column: str = o.filling_option("--column", "COLUMN", "The attribute that some nodes withhold.", default=...)
-    group: str | None = o.filling_option("--group", "COLUMN", "Node column whose groups are reported one by one.")
-    most: int = o.filling_option("--most", "NUMBER", "Most exposed nodes to print.", default=10)
+    column: str = o.filling_option("--column", "COLUMN", "Attribute that some nodes withhold.", default=...)
+    group: str | None = o.filling_option("--group", "COLUMN", "Node column; its groups are reported separately.")
+    most: int = o.filling_option("--most", "NUMBER", "Number of most exposed nodes to print.", default=10)
 
 
 def audit(
-    files: o.FileOptions,
-    maps: o.MapOptions,
-    audited: AuditOptions,
-    columns: o.ColumnOptions,
-    estimation: o.EstimationOptions,
-    running: o.RunOptions,
+    inputs: o.InputOptions, audited: AuditOptions, estimation: o.EstimationOptions, running: o.RunOptions
 ) -> None:
-    """Say how well an attribute can be recovered for nodes that withhold it (missing cells).
+    """Measure how well an attribute can be recovered for nodes that withhold it (missing cells).
 
-    Known cells are hidden in the way cells are missing, estimated, and compared with what they were. Nothing is
-    written.
+    Known cells are hidden in the same pattern as the missing cells, estimated, and compared with their true values. No
+    files are written.
 
     Example: pcfi audit nodes.csv edges.csv --column income --group region
     """
     with open_session(**vars(running)) as session:
-        parameters = estimation.parameters(directed=columns.directed)
-        selection = columns.node_columns(), columns.edge_columns()
-        loaded = load(session, maps.sources(files), *selection, directed=bool(columns.directed))
+        parameters = estimation.parameters(directed=inputs.directed)
+        loaded = inputs.load(session)
         CellNames.of_table(loaded.table).column(audited.column, len(loaded.table.columns))
         groups = None
         if audited.group is not None:
             if audited.group not in loaded.nodes.table.column_names:
-                raise ParameterError(f"--group {audited.group!r} is not a column of {files.nodes}")
+                raise ParameterError(f"--group {audited.group!r} is not a column of {inputs.nodes}")
             groups = loaded.nodes.table[audited.group].to_pylist()
         result = fill_loaded(session, loaded, parameters)
         with session.stage("audit"):

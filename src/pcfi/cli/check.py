@@ -1,41 +1,26 @@
-"""`pcfi check`: known cells that the others would not have expected, as a list and as a table."""
+"""`pcfi check`: list known cells that contradict the others."""
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 import typer
 
 from pcfi.cli import options as o
 from pcfi.cli.arguments import grouped_command
-from pcfi.cli.lists import check_list, load_and_fill
+from pcfi.cli.lists import ListOptions, load_and_fill
 from pcfi.cli.session import open_session
 
 
-@dataclass(frozen=True)
-class ListOptions:
-    """How much to print and to write."""
+def check(inputs: o.InputOptions, listing: ListOptions, estimation: o.EstimationOptions, running: o.RunOptions) -> None:
+    """List known cells that differ most from the model's prediction without them: possible data errors.
 
-    most: int = o.filling_option("--most", "NUMBER", "Cells to print.", default=20)
-    output: str | None = o.output_option("--output -o", "FILE", "File for the table of all known cells.")
-    force: bool = o.output_option("--force -f", None, "Overwrite an existing file.", default=False)
-
-
-def check(
-    files: o.FileOptions,
-    maps: o.MapOptions,
-    listing: ListOptions,
-    columns: o.ColumnOptions,
-    estimation: o.EstimationOptions,
-    running: o.RunOptions,
-) -> None:
-    """Print known cells that the model, leaving them out, would not have expected: probably errors in the data.
+    The table of --output has all known cells.
 
     Example: pcfi check nodes.csv edges.csv -o surprising.csv
     """
     with open_session(**vars(running)) as session:
-        file = check_list(listing.most, listing.output, force=listing.force)
-        loaded, result = load_and_fill(session, files, maps, columns, estimation)
+        file = listing.file()
+        loaded, result = load_and_fill(session, inputs, estimation)
         with session.stage("check"):
             found = result.surprise
         if file is not None:

@@ -1,4 +1,4 @@
-"""`pcfi demo`: remove images of handwritten digits and fill them again: a table, a picture, a report and files."""
+"""`pcfi demo`: remove images of handwritten digits, fill them in, and write a picture, a report and files."""
 
 import json
 import textwrap
@@ -28,11 +28,11 @@ class DemoOptions:
     write: Path | None = o.output_option(
         "--write", "DIR", "Also write the node and edge files to this folder, to try pcfi impute on them."
     )
-    seed: int = o.running_option("--seed", "NUMBER", "Seed of the choice of removed images.", default=0)
+    seed: int = o.running_option("--seed", "NUMBER", "Seed for the choice of removed images.", default=0)
 
 
 def demo(options: DemoOptions, running: o.RunOptions) -> None:
-    """Remove 90 % of the images of handwritten digits, fill them again, and compare the methods."""
+    """Remove 90 % of a set of handwritten digits, fill them in, and compare the methods."""
     with open_session(**vars(running)) as session:
         from pcfi.demo import compare, describe, load_digits
         from pcfi.progress import compile_notice
@@ -112,15 +112,15 @@ def _write_files(digits: Any, folder: Path, publication: Publication) -> None:
 
 
 def _show_written(session: Session, options: DemoOptions) -> None:
-    """Print what was written, and the command that fills the node and edge files."""
+    """Print the paths of the files, and the command that fills the node file."""
     picture, page, folder = options.out / PICTURE, options.out / REPORT, options.write
-    session.show(f"Wrote {picture}: original images, known ones, the filled ones and their confidence.")
+    session.show(f"Wrote {picture}: original, known and filled images, and their confidence.")
     session.show(f"Wrote {page}: the report; open it in a browser.")
     if folder is None:
         session.show("\nTo try it on files: pcfi demo --write demo-files")
         return
     session.show(
-        f"\nWrote {folder / 'nodes.csv'} and {folder / 'edges.csv'}. Fill them as you would fill yours:\n\n"
+        f"\nWrote {folder / 'nodes.csv'} and {folder / 'edges.csv'}. Fill them like your own files:\n\n"
         f"  pcfi impute {folder}/nodes.csv {folder}/edges.csv --exclude digit -o {folder}/filled.csv "
         f"--report {folder}/report.html\n"
     )

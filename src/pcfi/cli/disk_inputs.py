@@ -1,6 +1,6 @@
-"""Node and edge files that can only be read as a whole -> files that a run larger than memory reads in parts.
+"""Convert node and edge files that can only be read completely to files that can be read in parts.
 
-They are written beside the work folder and kept until the run is complete: one that goes on finds them there.
+The converted files are next to the work folder and are kept until the run is complete, so that it can be resumed.
 """
 
 from collections.abc import Iterator
@@ -28,16 +28,15 @@ from pcfi.inputs.graphs import prepare_graph
 from pcfi.inputs.ids import is_frame
 from pcfi.integrations.geo_graphs import Neighborhood, find_neighbors
 
-NODES_IN_PARTS = ("parquet", "csv", "tsv", "npy")
-EDGES_IN_PARTS = ("parquet", "csv", "tsv", "npy")
+FORMATS_IN_PARTS = ("parquet", "csv", "tsv", "npy")  # that can be read in parts
 
 
 @dataclass(frozen=True)
 class DiskFiles:
-    """Paths of nodes and edges, and of the weights of edges between rows, that are read in parts.
+    """Paths of node and edge files that are read in parts.
 
-    `weights` are, by what they are called, the candidates of a map; edges are unweighted where they are None. `shown`
-    is how the user calls nodes and edges; None: as the files are called.
+    `weights` are paths of edge weights, one for each candidate of a map; None means unweighted. `shown` is
+    how the user calls nodes and edges; None: as the files are called.
     """
 
     nodes: str
@@ -50,12 +49,12 @@ class DiskFiles:
 def disk_files(
     session: Session, sources: tuple[str, Any], columns: NodeColumns, edges: EdgeColumns, prefix: Path
 ) -> Iterator[DiskFiles]:
-    """The files of a run, converted where that is needed; what was written is removed at the end."""
+    """The files of a run, converted if needed; converted files are removed at the end."""
     path, graph = sources
     if isinstance(graph, SimilarRows):
         raise ParameterError(
-            "--knn compares rows in memory, and again whenever cells are hidden: leave out --memory and --cluster, or "
-            "name a file of edges"
+            "--knn compares rows in memory, so it cannot be combined with --memory or --cluster: leave these out, or "
+            "name an edge file"
         )
     made = [prefix.with_name(f"{prefix.name}.{name}") for name in ("nodes-in.parquet", "edges-in", "weights-in.npy")]
     nodes = _nodes(session, path, made[0])
@@ -74,13 +73,13 @@ def _neighbours_in_words(files: DiskFiles, path: str) -> str:
     return f"{path}, {counted(n_pairs, 'pair')} of neighbours"
 
 
-def _is_in_parts(path: str, formats: tuple[str, ...], allowed: tuple[str, ...], what: str) -> bool:
+def _is_in_parts(path: str, allowed: tuple[str, ...], what: str) -> bool:
     is_other = path == STANDARD or is_address(path) or Path(path).is_dir() or suffix_of(path) == ".zarr"
-    return is_other or ".zarr/" in path or format_of(path.rstrip("/"), allowed, what).name in formats
+    return is_other or ".zarr/" in path or format_of(path.rstrip("/"), allowed, what).name in FORMATS_IN_PARTS
 
 
 def _nodes(session: Session, path: str, target: Path) -> str:
-    if _is_in_parts(path, NODES_IN_PARTS, NODE_FORMATS, "nodes"):
+    if _is_in_parts(path, NODE_FORMATS, "nodes"):
         return path
     source = open_input(path, NODE_FORMATS, "nodes")
     if not target.exists():
@@ -90,7 +89,7 @@ def _nodes(session: Session, path: str, target: Path) -> str:
 
 
 def _convert(source: InputFile, target: Path) -> None:
-    """Write a file as Parquet: a table of a database in parts, others as a whole."""
+    """Write a file as Parquet; a database table is converted in parts."""
     place = DuckdbPlace.of(source.path)
     if place is None:
         table, geometry = node_files.read_binary(source)
@@ -111,7 +110,7 @@ def _as_table(batch: Any) -> Any:
 def _edges(
     session: Session, files: DiskFiles, nodes: str, columns: NodeColumns, edges: EdgeColumns, made: list[Path]
 ) -> DiskFiles:
-    if _is_in_parts(files.edges, EDGES_IN_PARTS, EDGE_FORMATS, "edges"):
+    if _is_in_parts(files.edges, EDGE_FORMATS, "edges"):
         return files
     table, array, weights = made[1].with_suffix(".parquet"), made[1].with_suffix(".npy"), made[2]
     if not (table.exists() or array.exists()):
@@ -132,7 +131,7 @@ def _edges(
 
 
 def _save_graph(graph: Any, n_nodes: int, array: Path, weights: Path) -> None:
-    """Entries of a graph between rows as edges; both directions of an undirected one."""
+    """Save the edges of a graph of row numbers; an undirected edge in both directions."""
     prepared = prepare_graph(graph, n_nodes, directed=True)
     rows = np.repeat(np.arange(prepared.n_nodes), np.diff(prepared.indptr))
     if prepared.weights is not None:
@@ -141,7 +140,7 @@ def _save_graph(graph: Any, n_nodes: int, array: Path, weights: Path) -> None:
 
 
 def _neighbors(session: Session, path: str, rule: Neighborhood, target: Path, weights: Path) -> DiskFiles:
-    """Edges between neighbouring places; geometry and neighbours are in memory meanwhile, 500 bytes per place."""
+    """Save the edges between neighbouring places; this needs 500 bytes of memory per place."""
     if not target.exists():
         with session.stage("find neighbours"):
             edges = find_neighbors(read_geometry(path), rule)

@@ -9,7 +9,7 @@ import typer
 import pcfi
 from pcfi.cli import options as o
 from pcfi.cli.arguments import grouped_command, some_names
-from pcfi.cli.loading import Loaded, load
+from pcfi.cli.loading import Loaded
 from pcfi.cli.session import Session, open_session
 from pcfi.errors import ParameterError, counted
 from pcfi.evaluation import DEFAULT_FOLDS, UNITS, Evaluation
@@ -43,21 +43,15 @@ class ComparisonOptions:
 
 
 def evaluate(
-    files: o.FileOptions,
-    maps: o.MapOptions,
-    columns: o.ColumnOptions,
-    comparison: ComparisonOptions,
-    estimation: o.EstimationOptions,
-    running: o.RunOptions,
+    inputs: o.InputOptions, comparison: ComparisonOptions, estimation: o.EstimationOptions, running: o.RunOptions
 ) -> None:
-    """Hide known cells, fill them with each method, and print how far the filled values are from the truth.
+    """Hide known cells, fill them with each method, and print the errors.
 
-    Cells are hidden in the pattern in which cells are missing. Nothing is written.
+    Cells are hidden in the same pattern as the missing cells. No files are written.
     """
     with open_session(**vars(running)) as session:
-        parameters = estimation.parameters(directed=columns.directed)
-        directed = bool(columns.directed)
-        loaded = load(session, maps.sources(files), columns.node_columns(), columns.edge_columns(), directed=directed)
+        parameters = estimation.parameters(directed=inputs.directed)
+        loaded = inputs.load(session)
         evaluation = compare_methods(
             session,
             loaded,
@@ -74,7 +68,7 @@ def evaluate(
 def compare_methods(
     session: Session, loaded: Loaded, parameters: dict[str, Any], methods: list[str] | None = None, **options: Any
 ) -> Evaluation:
-    """Evaluate methods, all of them by default, that share the parameters given on the command line."""
+    """Evaluate methods (default: all) with the parameters given on the command line."""
     unknown = [method for method in methods or () if method not in METHODS]
     if unknown:
         raise ParameterError(f"--methods must be among {', '.join(METHODS)}, got {unknown[0]!r}")
@@ -99,7 +93,7 @@ def _as_json(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def _show(session: Session, evaluation: Evaluation) -> None:
-    """Print the table of errors, with as many hops as the terminal is wide, and the reliability of the intervals."""
+    """Print the table of errors, with as many hop columns as fit, and the reliability of the intervals."""
     hops = sorted({at.hops for at in evaluation.by_hops if at.hops >= 0})[:MAX_HOP_COLUMNS]
     tables = (_table(evaluation, hops[:count]) for count in range(len(hops), -1, -1))
     session.answer(next((table for table in tables if session.fits(table)), _table(evaluation, [])))

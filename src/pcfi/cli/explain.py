@@ -1,7 +1,7 @@
-"""`pcfi explain`: which known cells the filled values of some cells come from."""
+"""`pcfi explain`: print which known cells the values of some filled cells are computed from."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +9,7 @@ import typer
 
 from pcfi.cli import options as o
 from pcfi.cli.arguments import grouped_command, names
-from pcfi.cli.loading import fill_loaded, load
-from pcfi.cli.outputs import Outputs
+from pcfi.cli.loading import fill_loaded
 from pcfi.cli.session import Session, open_session
 from pcfi.errors import ParameterError
 from pcfi.files.paths import remove
@@ -27,30 +26,27 @@ class CellOptions:
 
 
 def explain(
-    files: o.FileOptions,
-    maps: o.MapOptions,
+    inputs: o.InputOptions,
     cells: CellOptions,
-    columns: o.ColumnOptions,
     estimation: o.EstimationOptions,
     budget: o.BudgetOptions,
     running: o.RunOptions,
 ) -> None:
-    """Fill the missing cells and print which known cells some of the values come from, with their weights.
+    """Fill the missing cells, and print which known cells some of the values are computed from, with their weights.
 
-    Nothing is written. Every node is explained in every column that is named.
+    Every named node is explained in every named column. No files are written.
 
     Example: pcfi explain nodes.csv edges.csv --node ann --column income
     """
     with open_session(**vars(running)) as session:
         nodes, chosen = names(cells.node), names(cells.column)
         if not nodes or not chosen:
-            raise ParameterError("--node and --column need a name each")
-        sources, parameters = maps.sources(files), estimation.parameters(directed=columns.directed)
+            raise ParameterError("--node and --column each need at least one name")
+        parameters = estimation.parameters(directed=inputs.directed)
         if budget.is_set:
-            explanations = _explain_on_disk(session, sources, columns, parameters, budget, (nodes, chosen))
+            explanations = _explain_on_disk(session, inputs, parameters, budget, (nodes, chosen))
         else:
-            selection = columns.node_columns(), columns.edge_columns()
-            loaded = load(session, sources, *selection, directed=bool(columns.directed))
+            loaded = inputs.load(session)
             known_names = CellNames.of_table(loaded.table)
             _check_names(known_names, (nodes, chosen), (loaded.graph.n_nodes, len(loaded.table.columns)))
             result = fill_loaded(session, loaded, parameters)
@@ -82,26 +78,25 @@ def _as_json(one: Any) -> dict[str, Any]:
 
 def _explain_on_disk(
     session: Session,
-    sources: Any,
-    columns: o.ColumnOptions,
+    inputs: o.InputOptions,
     parameters: dict[str, Any],
     budget: o.BudgetOptions,
     cells: tuple[list[str], list[str]],
 ) -> Any:
-    """The same within a budget of memory; the work folder is in the current one, unless the user names another."""
+    """The same within a memory budget; the default work folder is in the current folder."""
     from pcfi.cli.disk_inputs import disk_files
-    from pcfi.cli.outofcore import Budget, DiskCall, stream
+    from pcfi.cli.outofcore import DiskCall, stream
     from pcfi.outofcore.stored_cells import stored_imputation
 
-    selection, work = (columns.node_columns(), columns.edge_columns()), Path(budget.work or "pcfi-explain.work")
-    with disk_files(session, sources, *selection, work) as files:
+    selection, work = (inputs.node_columns(), inputs.edge_columns()), Path(budget.work or "pcfi-explain.work")
+    with disk_files(session, inputs.sources, *selection, work) as files:
         call = DiskCall(
             files=files,
             nodes=selection[0],
             edges=selection[1],
             parameters=parameters,
-            outputs=Outputs.nothing(f"{work}.values.parquet"),
-            budget=Budget(budget.memory, budget.cluster, str(work), others={"--threads": None}),
+            outputs=o.OutputOptions(f"{work}.values.parquet", force=True),
+            budget=replace(budget, work=str(work)),
         )
 
         def check(nodes: Any) -> None:

@@ -12,15 +12,15 @@ import typer
 
 from pcfi.cli import options as o
 from pcfi.cli.arguments import grouped_command
-from pcfi.cli.loading import Loaded, fill_loaded, load
-from pcfi.cli.output_tables import delimiter, draws_of, fitting, geometry_for, tables_of
-from pcfi.cli.outputs import Outputs, content_of
+from pcfi.cli.loading import Loaded, fill_loaded
+from pcfi.cli.output_tables import delimiter, draws_of, fitting_parts, geometry_for, tables_of
+from pcfi.cli.outputs import content_of
 from pcfi.cli.session import Session, open_session
 from pcfi.errors import FeatureError, FileError, ParameterError, counted
 from pcfi.estimation import ColumnReports
 from pcfi.files.atomic_output import Publication
 from pcfi.files.formats import STANDARD
-from pcfi.files.writing import check_columns, write_table, write_text
+from pcfi.files.writing import check_columns, write_tables, write_text
 from pcfi.inputs.position_columns import position_names, refuse_position_names
 from pcfi.memory import MAX_SHARE_OF_AVAILABLE
 
@@ -29,35 +29,27 @@ MAX_COLUMNS = 20  # in the summary
 
 @dataclass(frozen=True)
 class Request:
-    """Everything that the user asks of `pcfi impute`, in groups."""
+    """All options of `pcfi impute`."""
 
-    files: o.FileOptions
-    maps: o.MapOptions
+    inputs: o.InputOptions
     output: o.OutputOptions
-    columns: o.ColumnOptions
     filling: o.FillingOptions
     estimation: o.EstimationOptions
     budget: o.BudgetOptions
     running: o.RunOptions
 
-    def other_options(self) -> dict[str, Any]:
-        """Options that may not go together with a budget."""
-        return {
-            "--evaluate": self.filling.evaluate,
-            "--threads": self.running.threads,
-        }
-
     def on_disk(self, files: Any, budget: o.BudgetOptions) -> Any:
-        """The call that fills these files from disk."""
-        from pcfi.cli.outofcore import Budget, DiskCall
+        """The call that processes these files on disk."""
+        from pcfi.cli.outofcore import DiskCall
 
         return DiskCall(
             files=files,
-            nodes=self.columns.node_columns(),
-            edges=self.columns.edge_columns(),
+            nodes=self.inputs.node_columns(),
+            edges=self.inputs.edge_columns(),
             parameters=self.parameters(),
-            outputs=self.output.outputs(),
-            budget=Budget(**vars(budget), others=self.other_options()),
+            outputs=self.output,
+            budget=budget,
+            incompatible={"--evaluate": self.filling.evaluate, "--threads": self.running.threads},
             rounds=self.filling.round,
             reports=self.reports,
         )
@@ -72,7 +64,7 @@ class Request:
         return self.estimation.parameters(
             method=self.filling.method,
             unreachable=self.filling.unreachable,
-            directed=self.columns.directed,
+            directed=self.inputs.directed,
             position=self.filling.position,
         )
 
@@ -83,34 +75,32 @@ class Completed:
 
     result: Any
     columns: ColumnReports
-    outputs: Outputs
+    outputs: o.OutputOptions
     as_json: dict[str, Any] | None
 
 
 def impute(
-    files: o.FileOptions,
-    maps: o.MapOptions,
+    inputs: o.InputOptions,
     output: o.OutputOptions,
-    columns: o.ColumnOptions,
     filling: o.FillingOptions,
     estimation: o.EstimationOptions,
     budget: o.BudgetOptions,
     running: o.RunOptions,
 ) -> None:
-    """Fill the missing cells of a node table from the graph.
+    """Fill the missing cells of a node table using the graph.
 
-    Known cells, other columns and the order of the rows stay unchanged.
+    Known cells, other columns and the order of the rows do not change.
 
     Example: pcfi impute nodes.parquet edges.parquet -o filled.parquet --report report.html
 
     A map needs no edges: pcfi impute tracts.gpkg -o filled.gpkg --contiguity queen
 
-    Nor does a table whose similar rows are linked: pcfi impute rows.csv -o filled.csv --knn 15
+    A table without edges: pcfi impute rows.csv -o filled.csv --knn 15
     """
     with open_session(**vars(running), data_to_stdout=output.to_stdout) as session:
         if running.as_json and output.to_stdout:
-            raise ParameterError("--json and the table would both go to standard output: write the table to a file")
-        request = Request(files, maps, output, columns, filling, estimation, budget, running)
+            raise ParameterError("--json and the table cannot both go to standard output: write the table to a file")
+        request = Request(inputs, output, filling, estimation, budget, running)
         request = replace(request, budget=budget if budget.is_set else _automatic_budget(session, request))
         completed = _fill_on_disk(session, request) if request.budget.is_set else _fill_in_memory(session, request)
         if completed.as_json is not None:
@@ -119,34 +109,34 @@ def impute(
 
 
 def _automatic_budget(session: Session, request: Request) -> o.BudgetOptions:
-    """A budget if the files do not fit into memory, or if a run that had one was stopped; none if they fit.
+    """A budget if the files do not fit into memory, or if a run on disk was interrupted; else none.
 
-    Nor is there one if something was asked for that only the table in memory gives.
+    Requests that need the table in memory get no budget either.
     """
     from pcfi.cli.disk_inputs import DiskFiles
-    from pcfi.cli.outofcore import is_possible, stopped_run
+    from pcfi.cli.outofcore import is_interrupted, is_possible
 
-    edges, outputs = request.maps.sources(request.files)[1], request.output.outputs()
+    nodes, edges = request.inputs.sources
     tried = replace(request.budget, memory="1GB")
-    if not isinstance(edges, str) or not is_possible(request.on_disk(DiskFiles(request.files.nodes, edges), tried)):
+    if not isinstance(edges, str) or not is_possible(request.on_disk(DiskFiles(nodes, edges), tried)):
         return request.budget
     from pcfi.cli.requirements import disk_budget
     from pcfi.system_memory import available, size_in_words
 
-    sizes = disk_budget((request.files.nodes, edges))
+    sizes = disk_budget((nodes, edges))
     if sizes is not None:
         needed, memory = map(size_in_words, sizes)
         session.say(
             f"Filling these files in memory takes about {needed}, and {size_in_words(available())} are available: "
-            f"they are filled from disk within {memory} (--memory sets another budget)"
+            f"they are processed on disk within {memory} (--memory sets another budget)"
         )
-    elif not stopped_run(outputs):
+    elif not is_interrupted(request.output):
         return request.budget
     return replace(request.budget, memory=str(int(MAX_SHARE_OF_AVAILABLE * available()) if sizes is None else sizes[1]))
 
 
 def _fill_in_memory(session: Session, request: Request) -> Completed:
-    parameters, outputs = request.parameters(), request.output.outputs()
+    parameters, outputs = request.parameters(), request.output
     formats = outputs.check(parameters)
     loaded = _load(session, request)
     if outputs.values:
@@ -159,8 +149,9 @@ def _fill_in_memory(session: Session, request: Request) -> Completed:
             written = []
             for what, table in chain(tables_of(loaded, result, outputs).items(), draws):
                 path, form = outputs.tables()[what], formats[what]
-                write_table(
-                    fitting(what, table, form, loaded),
+                write_tables(
+                    fitting_parts(what, table, form, loaded),
+                    table.num_rows,
                     path,
                     form,
                     force=outputs.force,
@@ -185,9 +176,8 @@ def _fill_in_memory(session: Session, request: Request) -> Completed:
 def _fill_on_disk(session: Session, request: Request) -> Completed:
     from pcfi.cli.disk_inputs import disk_files
 
-    columns = request.columns.node_columns(), request.columns.edge_columns()
-    prefix = Path(request.budget.work or request.output.outputs().work_base)
-    with disk_files(session, request.maps.sources(request.files), *columns, prefix) as files:
+    inputs, prefix = request.inputs, Path(request.budget.work or request.output.work_base)
+    with disk_files(session, inputs.sources, inputs.node_columns(), inputs.edge_columns(), prefix) as files:
         return _fill_files_on_disk(session, request, files)
 
 
@@ -214,23 +204,15 @@ def _fill_files_on_disk(session: Session, request: Request, files: Any) -> Compl
     return completed
 
 
-def _as_json(request: Request, facts: Any, outputs: Outputs) -> dict[str, Any] | None:
+def _as_json(request: Request, facts: Any, outputs: o.OutputOptions) -> dict[str, Any] | None:
     as_json = {**json.loads(facts.to_json()), "picture": None, "map": None, "outputs": outputs.tables()}
     return as_json if request.running.as_json else None
 
 
 def _load(session: Session, request: Request) -> Loaded:
-    columns = request.columns
-    loaded = load(
-        session,
-        request.maps.sources(request.files),
-        columns.node_columns(),
-        columns.edge_columns(),
-        directed=bool(columns.directed),
-        rounds=request.filling.round,
-    )
+    loaded = request.inputs.load(session, rounds=request.filling.round)
     if all(column.missing.all() for column in loaded.table.columns):
-        raise FileError(f"{request.files.nodes} has no known value in any channel: there is nothing to fill from")
+        raise FileError(f"{request.inputs.nodes} has no known value in any channel: there is nothing to learn from")
     return loaded
 
 
@@ -263,7 +245,7 @@ def _facts(session: Session, request: Request, result: Any, channels: Any, frame
     """Facts about a result; `frame` is a GeoDataFrame of the places, if it is a map."""
     from pcfi.report.imputation_facts import RunDetails, collect_facts
 
-    nodes, edges = request.files.nodes, request.files.edges
+    nodes, edges = request.inputs.nodes, request.inputs.edges
     defaults = {name: o.DEFAULTS[name] for name in ("alpha", "beta", "solver", "unreachable")}
     details = RunDetails(
         title=f"{nodes}, filled" if nodes != STANDARD else "Filled table",
@@ -282,7 +264,7 @@ def _facts(session: Session, request: Request, result: Any, channels: Any, frame
     return replace(facts, map=collect_map(frame, channels, result))
 
 
-def _write_report(facts: Any, outputs: Outputs, publication: Publication) -> None:
+def _write_report(facts: Any, outputs: o.OutputOptions, publication: Publication) -> None:
     from pcfi.report.html_page import render_page
 
     if outputs.report:

@@ -1,4 +1,4 @@
-"""`pcfi info`: sizes, missing rates and hops of two files, what explains their columns, and what filling them takes."""
+"""`pcfi info`: sizes, missing rates and hops of two files, what explains their columns, and memory and time needed."""
 
 import json
 from dataclasses import asdict, dataclass, replace
@@ -9,27 +9,27 @@ import typer
 
 from pcfi.cli import options as o
 from pcfi.cli.arguments import grouped_command, printable
-from pcfi.cli.loading import Loaded, load
+from pcfi.cli.loading import Loaded
 from pcfi.cli.requirements import FileSizes, Requirements, read_sizes, requirements
 from pcfi.cli.session import Session, open_session
 from pcfi.errors import counted
 from pcfi.estimation.result import ColumnReport
+from pcfi.inputs.missing_markers import marker_text, missing_markers
 from pcfi.report.facts import GraphFacts, HopFacts, finite
 from pcfi.system_memory import size_in_words
 
 if TYPE_CHECKING:
-    from pcfi.inputs.node_tables import NodeColumn
+    from pcfi.inputs.node_columns import NodeColumn
     from pcfi.inputs.problem import Problem
 
 MAX_CHANNELS_SHOWN = 30
 MAX_HOPS_SHOWN = 10
 MAX_RANGE_RATIO = 100  # of the widest to the narrowest channel; above, the narrow ones hardly count
-MISSING_MARKERS = (-999.0, -9999.0, -99999.0, 9999.0, 99999.0)  # values that often stand for missing cells
 
 
 @dataclass(frozen=True)
 class ChannelSummary:
-    """Cells of a channel, or of a column of categories, which has no lowest and highest value."""
+    """Cell counts and range of a channel; a categorical column has no range."""
 
     name: str
     n_known: int
@@ -45,7 +45,7 @@ class ChannelSummary:
 
 @dataclass(frozen=True)
 class Info:
-    """What `pcfi info` prints; the names of the fields are the keys of its JSON."""
+    """Output of `pcfi info`; the field names are the keys of its JSON."""
 
     graph: GraphFacts
     n_missing: int
@@ -59,24 +59,21 @@ class Info:
     n_judged: int = 0
 
 
-def info(files: o.FileOptions, maps: o.MapOptions, columns: o.ColumnOptions, running: o.RunOptions) -> None:
-    """Print sizes, missing rates and hops of two files, what explains their columns, and what filling them takes.
+def info(inputs: o.InputOptions, running: o.RunOptions) -> None:
+    """Print sizes, missing rates and hops of two files, what explains their columns, and the memory and time needed.
 
-    Nothing is written.
+    No files are written.
     """
-    selection = columns.node_columns(), columns.edge_columns()
-    directed = bool(columns.directed)
     with open_session(**vars(running)) as session:
-        sources = maps.sources(files)
-        sizes = read_sizes(session, files.paths, *selection, directed=directed) if files.edges else None
-        if sizes is not None:  # the files are larger than memory
+        sizes = _sizes_on_disk(session, inputs)
+        if sizes is not None:
             summary: Info | FileSizes = sizes
         else:
-            loaded = load(session, sources, *selection, directed=directed)
-            with session.stage("look"):
+            loaded = inputs.load(session)
+            with session.stage("summarise"):
                 summary = summarize(loaded)
-            with session.stage("judge columns"):
-                summary = judged(summary, loaded)
+            with session.stage("evaluate columns"):
+                summary = with_column_reports(summary, loaded)
         if running.as_json:
             typer.echo(json.dumps(finite(asdict(summary))))
         if isinstance(summary, Info):
@@ -85,8 +82,16 @@ def info(files: o.FileOptions, maps: o.MapOptions, columns: o.ColumnOptions, run
             _show_sizes(session, summary)
 
 
+def _sizes_on_disk(session: Session, inputs: o.InputOptions) -> FileSizes | None:
+    """Sizes from the metadata of files that are larger than memory; None for others."""
+    if not isinstance(inputs.sources[1], str):
+        return None
+    columns = inputs.node_columns(), inputs.edge_columns()
+    return read_sizes(session, inputs.paths, *columns, directed=bool(inputs.directed))
+
+
 def summarize(loaded: Loaded) -> Info:
-    """Count what is in the files."""
+    """Summarise the contents of the files."""
     from pcfi.inputs.problem import read_problem
     from pcfi.memory import estimate_memory
     from pcfi.report.imputation_facts import graph_facts, hop_facts
@@ -118,12 +123,12 @@ def summarize(loaded: Loaded) -> Info:
         hops=hop_facts(count_hops(problem), None, problem.first_channels),
         memory={"filling": needed.total, "tables": int(loaded.nodes.table.nbytes), "available": job.available},
         job=job,
-        remarks=(*_remarks(facts, channels), *_markers(problem, channels), *job.remarks()),
+        remarks=(*_remarks(facts, channels), *_markers(problem), *job.remarks()),
     )
 
 
-def judged(summary: Info, loaded: Loaded) -> Info:
-    """The summary, with what hidden known cells say about each column."""
+def with_column_reports(summary: Info, loaded: Loaded) -> Info:
+    """The summary with the errors on hidden known cells of each column."""
     from pcfi.cli.suitability import judge_columns
     from pcfi.inputs.problem import read_problem
 
@@ -140,13 +145,13 @@ def _channel(problem: "Problem", column: "NodeColumn", place: int) -> ChannelSum
 
 
 def _remarks(graph: GraphFacts, channels: tuple[ChannelSummary, ...]) -> list[str]:
-    """Notes for the user, before anything is filled."""
+    """Notes about possible problems."""
     empty = [channel.name for channel in channels if channel.n_known == 0]
     constant = [one.name for one in channels if one.n_known and one.n_missing and one.spread == 0]
     spread = [channel.spread for channel in channels if channel.spread]
     remarks = []
     if graph.n_isolated:
-        remarks.append(f"{counted(graph.n_isolated, 'node')} without any edge: the graph cannot fill them.")
+        remarks.append(f"{counted(graph.n_isolated, 'node')} without any edge: the graph cannot be used to fill them.")
     if empty:
         remarks.append(f"{counted(len(empty), 'channel')} without any known value, first {empty[0]!r}.")
     if constant:
@@ -161,17 +166,11 @@ def _remarks(graph: GraphFacts, channels: tuple[ChannelSummary, ...]) -> list[st
     return remarks
 
 
-def _markers(problem: "Problem", channels: tuple[ChannelSummary, ...]) -> list[str]:
-    """Notes on the lowest or highest values that occur repeatedly and look like markers of missing cells."""
-    markers: dict[float, list[str]] = {}
-    for place, channel in zip(problem.first_channels, channels, strict=True):
-        for value in set(MISSING_MARKERS).intersection({channel.low, channel.high}):
-            if (problem.values[:, place] == value).sum() > 1:
-                markers.setdefault(value, []).append(channel.name)
+def _markers(problem: "Problem") -> list[str]:
+    """Notes on values that look like markers of missing cells."""
     return [
-        f"{value:g} occurs repeatedly in {counted(len(names), 'channel')}, first {names[0]!r}: if it means missing, "
-        f"add --missing-value {value:g}."
-        for value, names in markers.items()
+        f"{marker_text(value, names)}: if it means missing, add --missing-value {value:g}."
+        for value, names in missing_markers(problem).items()
     ]
 
 
@@ -277,7 +276,7 @@ def _show_columns(session: Session, summary: Info) -> None:
 
 
 def _few_hops(summary: Info) -> list[tuple[str, int]]:
-    """Counts for the first hops one by one, the others summed up."""
+    """Counts for each of the first hops, and the sum of the others."""
     reached = [one for one in summary.hops if one.hops is not None]
     rows = [(one.words, one.n_cells) for one in reached[:MAX_HOPS_SHOWN]]
     if len(reached) > MAX_HOPS_SHOWN:

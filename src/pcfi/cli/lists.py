@@ -1,11 +1,11 @@
-"""Commands that print a list and write it as a table: what `pcfi check` and `pcfi suggest` have in common."""
+"""Commands that print a list and write it as a table: code shared by `pcfi check` and `pcfi suggest`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pcfi.cli import options as o
-from pcfi.cli.loading import Loaded, fill_loaded, load
+from pcfi.cli.loading import Loaded, fill_loaded
 from pcfi.cli.output_tables import as_written, delimiter
 from pcfi.cli.session import Session
 from pcfi.errors import ParameterError
@@ -15,14 +15,14 @@ from pcfi.files.writing import check_output, write_table
 
 @dataclass(frozen=True)
 class ListFile:
-    """A file for the table, checked before any work is done."""
+    """The file for the table, checked before any computation."""
 
     path: str
     format: Format
     force: bool
 
     def write(self, session: Session, rows: Sequence[dict[str, Any]], names: Sequence[str], loaded: Loaded) -> None:
-        """Write these columns of the rows; a text file looks as the node file does."""
+        """Write these columns of the rows; a text file has the format of the node file."""
         import pyarrow as pa
 
         table = pa.table({name: [row[name] for row in rows] for name in names})
@@ -31,24 +31,25 @@ class ListFile:
         session.say(f"Wrote {self.path}")
 
 
-def check_list(most: int, output: str | None, *, force: bool) -> ListFile | None:
-    """Refuse what cannot be printed or written; the file for the table, if one is named."""
-    if most < 1:
-        raise ParameterError(f"--most must be at least 1, got {most}")
-    if output is None:
-        return None
-    check_output(output, force=force)
-    return ListFile(output, format_of(output, TABLE_FORMATS, "the table"), force)
+@dataclass(frozen=True)
+class ListOptions:
+    """Length of the list, and file for the table."""
+
+    most: int = o.filling_option("--most", "NUMBER", "Number of rows to print.", default=20)
+    output: str | None = o.output_option("--output -o", "FILE", "File for the table.")
+    force: bool = o.output_option("--force -f", None, "Overwrite an existing file.", default=False)
+
+    def file(self) -> ListFile | None:
+        """Check the options, and return the file for the table if one is named."""
+        if self.most < 1:
+            raise ParameterError(f"--most must be at least 1, got {self.most}")
+        if self.output is None:
+            return None
+        check_output(self.output, force=self.force)
+        return ListFile(self.output, format_of(self.output, TABLE_FORMATS, "the table"), self.force)
 
 
-def load_and_fill(
-    session: Session,
-    files: o.FileOptions,
-    maps: o.MapOptions,
-    columns: o.ColumnOptions,
-    estimation: o.EstimationOptions,
-) -> tuple[Loaded, Any]:
-    """The files as they were read, and the result of filling them."""
-    selection = columns.node_columns(), columns.edge_columns()
-    loaded = load(session, maps.sources(files), *selection, directed=bool(columns.directed))
-    return loaded, fill_loaded(session, loaded, estimation.parameters(directed=columns.directed))
+def load_and_fill(session: Session, inputs: o.InputOptions, estimation: o.EstimationOptions) -> tuple[Loaded, Any]:
+    """Read the files and fill them; return both."""
+    loaded = inputs.load(session)
+    return loaded, fill_loaded(session, loaded, estimation.parameters(directed=inputs.directed))

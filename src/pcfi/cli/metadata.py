@@ -1,4 +1,4 @@
-"""Files of any size -> ids, channels, ends of edges and sizes, by what their heads say, without reading them."""
+"""Files of any size -> id, channel and edge columns and sizes, from their metadata."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,19 +11,20 @@ from pcfi.files import node_files
 from pcfi.inputs.columns import EdgeColumns, NodeColumns, choose_edge_columns, unused_weight
 from pcfi.inputs.node_tables import kind_of_arrow
 
-SAMPLE = 1 << 20  # bytes of a text file that tell the length of its lines
+OTHER_FORMATS = (".zarr", "a folder of pcfi.scale.build_graph")  # of nodes, of edges
+SAMPLE = 1 << 20  # bytes of a text file used to estimate the length of its lines
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FileMetadata:
-    """What both files hold, as far as that is known without reading them.
+    """Contents of both files, from their metadata.
 
     Attributes
     ----------
     nodes : NodeSource
         The node file with its columns chosen.
     edge_columns : dict
-        Columns of the edges as `pcfi.scale.impute` takes them; empty if the edges name rows.
+        Edge columns as parameters of `pcfi.scale.impute`; empty if the edges use row numbers.
     """
 
     nodes: Any
@@ -37,18 +38,28 @@ class FileMetadata:
 
     @property
     def dtype(self) -> Any:
-        """Of the channels."""
+        """Dtype of the channels."""
         return self.nodes.store.dtype
 
 
 def serves(paths: tuple[str, str], *, text: bool = False) -> bool:
-    """Whether both files are of a kind whose head says enough."""
+    """Whether both files have formats whose metadata is sufficient."""
+    return _serves_nodes(paths[0], text=text) and _serves_edges(paths[1])
+
+
+def _serves_nodes(path: str, *, text: bool) -> bool:
     from pcfi.files.paths import suffix_of, table_suffix
     from pcfi.outofcore.edge_tables import SUFFIXES as TABLES
     from pcfi.outofcore.feature_stores import SUFFIXES
 
-    nodes = suffix_of(paths[0]) in SUFFIXES or ".zarr/" in paths[0] or (text and table_suffix(paths[0]) in TABLES)
-    return nodes and (table_suffix(paths[1]) in (*TABLES, ".npy") or Path(paths[1]).is_dir())
+    return suffix_of(path) in SUFFIXES or ".zarr/" in path or (text and table_suffix(path) in TABLES)
+
+
+def _serves_edges(path: str) -> bool:
+    from pcfi.files.paths import table_suffix
+    from pcfi.outofcore.edge_tables import SUFFIXES
+
+    return table_suffix(path) in (*SUFFIXES, ".npy") or Path(path).is_dir()
 
 
 def read_metadata(
@@ -60,9 +71,9 @@ def read_metadata(
     conversion: Any = None,
     shown: tuple[str, str] | None = None,
 ) -> FileMetadata:
-    """Choose columns by the rules for all files, and say so; looking for ids takes at most `limit` bytes of memory.
+    """Choose columns by the rules for all files, and print them; the search for ids uses at most `limit` bytes.
 
-    `conversion` is where `pcfi.scale` converts a node table to if it has to; without, nothing is converted. `shown` is
+    `conversion` is where `pcfi.scale` stores a converted node table; without it, nothing is converted. `shown` is
     how the user calls both files; None: as they are called.
     """
     from pcfi.files.paths import is_address
@@ -70,8 +81,8 @@ def read_metadata(
 
     for path, what in zip(paths, ("nodes", "edges"), strict=True):
         if not is_address(path) and not Path(path).exists():
-            raise FileError(f"{path} does not exist: check the name of the file of {what}")
-    _refuse_others(paths, text=conversion is not None)
+            raise FileError(f"{path} does not exist: check the path of the {what}")
+    _check_formats(paths, text=conversion is not None)
     chosen, line = _choose_ends(session, paths[1], edge_columns)
     nodes = open_nodes(paths[0], node_columns, ends_of(paths[1], edge_columns), limit, conversion)
     named = shown or paths
@@ -98,31 +109,23 @@ def _described(nodes: Any, path: str) -> str:
     return node_files.described(contents, path, n_nodes)
 
 
-def _refuse_others(paths: tuple[str, str], *, text: bool) -> None:
-    if serves(paths, text=text):
-        return
-    from pcfi.files.paths import suffix_of, table_suffix
-    from pcfi.outofcore.edge_tables import SUFFIXES as TABLES
-    from pcfi.outofcore.feature_stores import SUFFIXES
-
-    if suffix_of(paths[0]) not in SUFFIXES and table_suffix(paths[0]) not in TABLES and ".zarr/" not in paths[0]:
-        raise ParameterError(
-            "with --memory or --cluster nodes come as .parquet (a file, or a folder of files), .csv, .tsv (also .gz, "
-            f".zst), .npy or .zarr, got {paths[0]}: convert it, or leave the budget out"
-        )
-    raise ParameterError(
-        "with --memory or --cluster edges come as .parquet (a file, or a folder of files), .csv, .tsv (also .gz, "
-        f".zst), .npy or a folder of pcfi.scale.build_graph, got {paths[1]}: convert it, or leave the budget out"
-    )
+def _check_formats(paths: tuple[str, str], *, text: bool) -> None:
+    nodes, edges = _serves_nodes(paths[0], text=text), _serves_edges(paths[1])
+    for path, what, other, is_served in zip(paths, ("nodes", "edges"), OTHER_FORMATS, (nodes, edges), strict=True):
+        if not is_served:
+            raise ParameterError(
+                f"with --memory or --cluster, {what} must be .parquet (a file, or a folder of files), .csv, .tsv (also "
+                f".gz, .zst), .npy or {other}, got {path}: convert the file, or leave out --memory and --cluster"
+            )
 
 
 def _choose_ends(session: Session, path: str, columns: EdgeColumns) -> tuple[dict[str, Any], str]:
-    """The columns of the edges as `pcfi.scale.impute` takes them, and a line about them."""
+    """Edge columns as parameters of `pcfi.scale.impute`, and a message about them."""
     from pcfi.files.paths import table_suffix
     from pcfi.outofcore.edge_tables import SUFFIXES, schema_of
 
     if table_suffix(path) not in SUFFIXES:
-        return {}, f"{path}: nodes named by row numbers"
+        return {}, f"{path}: edges between row numbers"
     schema = schema_of(path)
     chosen = choose_edge_columns(schema.names, columns, path)
     unused = unused_weight({one.name: kind_of_arrow(one.type) for one in schema}, chosen, columns)
@@ -133,7 +136,7 @@ def _choose_ends(session: Session, path: str, columns: EdgeColumns) -> tuple[dic
 
 
 def count_edges(path: str) -> int:
-    """How many edges a file holds; of a text file, by its size and the length of its first lines."""
+    """Number of edges in a file; estimated for a text file, from its size and the length of its first lines."""
     import numpy as np
 
     from pcfi.files.paths import compression_of, opened, suffix_of, table_suffix
@@ -151,6 +154,6 @@ def count_edges(path: str) -> int:
         return open_graph(path).n_edges
     with opened(path) as file:
         sample = file.read(SAMPLE)
-    packed = 4 if compression_of(path) else 1  # as text of this kind usually is
+    packed = 4 if compression_of(path) else 1  # typical compression ratio of edge lists
     line = 16 if packed > 1 else len(sample) / max(1, sample.count(b"\n"))
     return int(packed * Path(path).stat().st_size / line)

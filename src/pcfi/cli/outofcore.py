@@ -1,57 +1,33 @@
-"""`pcfi impute --memory` and `--cluster`: from files to files through `pcfi.scale`, and on where it was stopped."""
+"""`pcfi impute --memory` and `--cluster`: fill files on disk with `pcfi.scale`; interrupted runs are resumed."""
 
 import logging
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pcfi.cli.disk_inputs import DiskFiles
 from pcfi.cli.metadata import FileMetadata, read_metadata
-from pcfi.cli.outputs import Outputs, content_of
+from pcfi.cli.options import BudgetOptions, OutputOptions
+from pcfi.cli.outputs import content_of
 from pcfi.cli.session import Session
 from pcfi.errors import ParameterError, TooLargeError, counted
 from pcfi.files.atomic_output import Publication, atomic_output
 from pcfi.files.formats import STANDARD
 from pcfi.inputs.columns import EdgeColumns, NodeColumns
-from pcfi.system_memory import available, size_in_words
+from pcfi.system_memory import size_in_words
 
 INSTEAD = {
-    "--evaluate": "other methods fill the table in memory, several times: use pcfi evaluate on fewer columns",
-    "--threads": "workers have threads of their own, dask worker --nthreads",
+    "--evaluate": "it fills the table in memory several times; use pcfi evaluate on fewer columns",
+    "--threads": "the workers set their own threads, with dask worker --nthreads",
 }
-
-
-@dataclass(frozen=True)
-class Budget:
-    """How `pcfi.scale` is to work.
-
-    Attributes
-    ----------
-    memory, cluster, work : str or None
-        As the user writes them.
-    others : dict
-        Options that may not go together with a budget, and their values.
-    """
-
-    memory: str | None
-    cluster: str | None
-    work: str | None
-    others: dict[str, Any]
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of the budget."""
-        from pcfi.memory import MAX_SHARE_OF_AVAILABLE, size_in_bytes
-
-        return size_in_bytes(self.memory, "memory") if self.memory else int(MAX_SHARE_OF_AVAILABLE * available())
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DiskCall:
-    """A call of `pcfi impute` or `pcfi explain` that fills files from disk.
+    """A call of `pcfi impute` or `pcfi explain` that processes files on disk.
 
     Attributes
     ----------
@@ -60,8 +36,10 @@ class DiskCall:
     edges : EdgeColumns
     parameters : dict
         Those of `pcfi.impute` that were given.
-    outputs : Outputs
-    budget : Budget
+    outputs : OutputOptions
+    budget : BudgetOptions
+    incompatible : dict
+        Options that cannot be combined with a budget, and their values.
     rounds : bool
     reports : bool
         Whether a report, facts or explanations are made of the result.
@@ -71,8 +49,9 @@ class DiskCall:
     nodes: NodeColumns
     edges: EdgeColumns
     parameters: dict[str, Any]
-    outputs: Outputs
-    budget: Budget
+    outputs: OutputOptions
+    budget: BudgetOptions
+    incompatible: dict[str, Any] = field(default_factory=dict)
     rounds: bool = False
     reports: bool = False
 
@@ -94,13 +73,13 @@ class DiskCall:
 
 
 Finish = Callable[[Any, Any], Any]
-"""Makes what the command returns of a finished run and its `StoredImputation`, while the work folder is there."""
+"""Turns a finished run and its `StoredImputation` into the result of the command, while the work folder exists."""
 
 
 def stream(session: Session, call: DiskCall, finish: Finish, check: Callable[[Any], None] = lambda _: None) -> Any:
-    """Fill a node file of any size, write its tables, and return what `finish` makes of it.
+    """Fill a node file of any size, write its tables, and return the result of `finish`.
 
-    `check` looks at the `NodeSource` before anything is filled.
+    `check` is called with the `NodeSource` before anything is filled.
     """
     from pcfi.outofcore.folder import WorkFolder
     from pcfi.outofcore.opening import result_path, work_path
@@ -128,7 +107,7 @@ def _read_metadata(session: Session, call: DiskCall, folder: Any) -> FileMetadat
         check_categories(tables, call.parameters.get("unreachable", "mean"))
     limit, conversion = call.budget.bytes // 8, conversion_of(folder)
     metadata = read_metadata(session, call.paths, call.nodes, call.edges, limit, conversion, call.files.shown)
-    give_back()  # what looking for ids took
+    give_back()  # used to look for ids
     return metadata
 
 
@@ -137,10 +116,9 @@ def _fill(session: Session, call: DiskCall, metadata: FileMetadata, folder: Any,
     from pcfi.outofcore.opening import RunRequest, run_settings
 
     session.say(
-        f"Going on with a run that was stopped, {counted(folder.n_finished, 'task')} of which "
-        f"{'is' if folder.n_finished == 1 else 'are'} finished ({folder.path})"
+        f"Resuming an interrupted run with {counted(folder.n_finished, 'finished task')} ({folder.path})"
         if folder.has("job.json")
-        else f"If this is stopped, the same command goes on from what is finished ({folder.path})"
+        else f"If this run is interrupted, the same command resumes it ({folder.path})"
     )
     request = RunRequest(
         features=metadata.nodes,
@@ -167,7 +145,7 @@ def _fill(session: Session, call: DiskCall, metadata: FileMetadata, folder: Any,
 
 
 def best_request(session: Session, request: Any, weights: tuple[str | None, ...]) -> Any:
-    """The request with the weights of edges under which hidden known cells are filled best; the first if none is."""
+    """The request with the edge weights that give the smallest error on hidden cells; the first if none does."""
     from pcfi.outofcore.imputation import error_on_hidden_cells
     from pcfi.outofcore.run_settings import needs_fit
 
@@ -176,7 +154,7 @@ def best_request(session: Session, request: Any, weights: tuple[str | None, ...]
     if len(requests) == 1 or not is_fitted:
         return requests[0]
     folder = Path(request.work)
-    chosen = Path(weights[-1] or folder).with_suffix(".json")  # a run that goes on must not choose again
+    chosen = Path(weights[-1] or folder).with_suffix(".json")  # a resumed run must not choose again
     if not chosen.exists():
         with session.stage("choose weights"):
             errors = [
@@ -188,7 +166,7 @@ def best_request(session: Session, request: Any, weights: tuple[str | None, ...]
 
 
 def stored_results(call: DiskCall, metadata: FileMetadata, folder: Any) -> dict[str, str | None]:
-    """Where the run writes what: an output that `pcfi.scale` writes at its place, others as Parquet beside the work."""
+    """Paths that the run writes to: final paths if `pcfi.scale` has the format, else Parquet in the work folder."""
     from pcfi.files.paths import is_address, suffix_of
     from pcfi.outofcore.opening import result_path
 
@@ -200,7 +178,7 @@ def stored_results(call: DiskCall, metadata: FileMetadata, folder: Any) -> dict[
         is_direct = _is_direct(path) and not (content_of(what) == "values" and is_composed)
         if not is_direct and (is_address(path) or suffix_of(path) == ".zarr"):
             raise ParameterError(
-                f"{path} is written at an address or as Zarr, which takes plain values only: name a file"
+                f"{path} is remote or Zarr, which can hold plain values only: write to a local file of another format"
             )
         results[what] = result_path(path) if is_direct else str(parts / f"{what}.parquet")
     has_intervals = call.settings.get("method", "pcfi") == "pcfi" and call.settings["objective"] == "values"
@@ -214,7 +192,7 @@ def stored_results(call: DiskCall, metadata: FileMetadata, folder: Any) -> dict[
 
 
 def _is_direct(path: str) -> bool:
-    """Whether the run writes an output itself; else it is written at the end, in one piece."""
+    """Whether the run writes an output itself; otherwise it is converted at the end."""
     from pcfi.files.paths import suffix_of
     from pcfi.outofcore.feature_stores import SUFFIXES
 
@@ -222,7 +200,7 @@ def _is_direct(path: str) -> bool:
 
 
 def _is_composed(call: DiskCall, metadata: FileMetadata) -> bool:
-    """Whether the table of values has columns besides those of the node file, or is written in folders like it."""
+    """Whether the table of values has additional columns or is partitioned."""
     added = call.outputs.confidence_columns or call.position or _has_geometry(metadata)
     return bool(added or _is_partitioned(metadata))
 
@@ -238,7 +216,7 @@ def _has_geometry(metadata: FileMetadata) -> bool:
 
 
 def _write(session: Session, call: DiskCall, run: Any) -> None:
-    """Write the tables that the run has not written in their form."""
+    """Write the tables that the run has not written in their final format."""
     from pcfi.cli.stored_tables import StoredTables
 
     parts = {
@@ -259,7 +237,7 @@ def _write(session: Session, call: DiskCall, run: Any) -> None:
 
 
 def _position(session: Session, call: DiskCall, run: Any) -> Any:
-    """Position channels, which are in memory while they are computed, and as large as they are beside the features."""
+    """Position channels, computed in memory, on the scale of the features."""
     from pcfi.memory import position_bytes
     from pcfi.outofcore.stored_cells import filled_values
     from pcfi.positions import graph_position, sized_like
@@ -268,7 +246,7 @@ def _position(session: Session, call: DiskCall, run: Any) -> Any:
     if needed > call.budget.bytes:
         raise TooLargeError(
             f"{counted(call.position, 'position channel')} of {counted(run.n_nodes, 'node')} need about "
-            f"{size_in_words(needed)} of memory, but the budget is {size_in_words(call.budget.bytes)}: grant more, or "
+            f"{size_in_words(needed)} of memory, but the budget is {size_in_words(call.budget.bytes)}: raise it, or "
             "ask for fewer channels"
         )
     with session.stage("position"):
@@ -280,7 +258,7 @@ def _position(session: Session, call: DiskCall, run: Any) -> Any:
 
 
 def is_possible(call: DiskCall) -> bool:
-    """Whether files can be filled from disk as they are asked to be."""
+    """Whether a call can be processed on disk."""
     try:
         _refuse(call)
     except ParameterError:
@@ -288,35 +266,34 @@ def is_possible(call: DiskCall) -> bool:
     return True
 
 
-def stopped_run(outputs: Outputs) -> bool:
-    """Whether a run that fills these outputs from disk was stopped."""
+def is_interrupted(outputs: OutputOptions) -> bool:
+    """Whether a run on disk with these outputs was interrupted."""
     from pcfi.outofcore import file_names
 
     return (Path(f"{outputs.work_base}.work") / file_names.JOB).exists()
 
 
 def _refuse(call: DiskCall) -> None:
-    """Say what does not go together with a budget, and what to do instead."""
+    """Raise an error for what cannot be combined with a budget, and say what to do instead."""
     from pcfi.outofcore.call_checks import METHODS
 
     budget = call.budget
     if budget.memory is None and budget.cluster is None:
-        raise ParameterError("--work is for runs with --memory or --cluster: add one of them, or leave it out")
-    asked = {**budget.others, "--threads": budget.cluster is not None and budget.others["--threads"]}
+        raise ParameterError("--work needs --memory or --cluster: add one of them, or leave --work out")
     name = "--memory" if budget.cluster is None else "--cluster"
-    for option, value in asked.items():
-        if value:
-            raise ParameterError(f"{option} does not go together with {name}: {INSTEAD[option]}")
+    for option, value in call.incompatible.items():
+        if value and not (option == "--threads" and budget.cluster is None):
+            raise ParameterError(f"{option} cannot be combined with {name}: {INSTEAD[option]}")
     if STANDARD in (*call.paths, *call.outputs.tables().values()):
-        raise ParameterError(f"{name} works on files: standard input and output (-) are read and written at once")
+        raise ParameterError(f"{name} needs files: standard input and output (-) cannot be processed in parts")
     method = call.parameters.get("method", METHODS[0])
     if method not in METHODS:
-        raise ParameterError(f"--method with {name} is one of {', '.join(METHODS)}, got {method}")
+        raise ParameterError(f"with {name}, --method must be one of {', '.join(METHODS)}, got {method}")
 
 
 @contextmanager
 def _logged(session: Session) -> Iterator[None]:
-    """Stages as lines where no bars are drawn."""
+    """Print stages as lines where no progress bars are drawn."""
 
     class Lines(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -336,10 +313,10 @@ def _logged(session: Session) -> Iterator[None]:
 
 @contextmanager
 def _kept(session: Session, folder: Any) -> Iterator[None]:
-    """An interruption is no loss."""
+    """After an interruption, say how to resume the run."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
         if folder.has("job.json"):
-            session.say(f"The same command goes on from what is finished ({folder.path})")
+            session.say(f"The same command resumes the run ({folder.path})")
         raise

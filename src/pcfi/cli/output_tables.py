@@ -2,40 +2,44 @@
 
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pcfi
 from pcfi.cli.loading import Loaded
-from pcfi.cli.outputs import Outputs, content_of
+from pcfi.cli.outputs import OutputOptions, content_of
 from pcfi.errors import FileError, TuningWarning
 from pcfi.files.formats import Format
 from pcfi.files.geo_files import GeometryColumn
 from pcfi.files.paths import numbered_path
+from pcfi.files.text import each_column
 from pcfi.inputs.position_columns import position_names
 from pcfi.outofcore.file_names import draw_name
 
+ROWS_AT_A_TIME = 1 << 16  # of a table that is turned into text
 CONFIDENCE = "_confidence"
 FILLED, LOW, HIGH, ERROR = "_filled", "_low", "_high", "_error"
 
 
-def tables_of(loaded: Loaded, result: Any, outputs: Outputs) -> dict[str, Any]:
+def tables_of(loaded: Loaded, result: Any, outputs: OutputOptions) -> dict[str, Any]:
     """The requested tables, by their content: values, confidence, hops, intervals."""
     channels = [column.name for column in loaded.table.columns]
     ids_and_channels = [name for name in result.values.column_names if name in {loaded.nodes.id, *channels}]
     tables = {"values": result.values if result.position is None else result.representation}
     if loaded.nodes.geometry is not None:
         tables["values"] = _with_map_columns(loaded, tables["values"], result, outputs.coverage)
-    if result.confidence is not None:
+    confidence = result.confidence if outputs.confidence or outputs.confidence_columns else None
+    if confidence is not None:
         if outputs.confidence_columns:
-            tables["values"] = _with_confidence(tables["values"], result, channels)
+            tables["values"] = _with_confidence(tables["values"], confidence, channels)
         if outputs.confidence:
-            tables["confidence"] = result.confidence.select(ids_and_channels)
+            tables["confidence"] = confidence.select(ids_and_channels)
     elif outputs.confidence or outputs.confidence_columns:
         _left_out(outputs.confidence or "the confidence", f"the method {result.method} was best, and it has none")
     if outputs.hops and result.hops is not None:
         tables["hops"] = _null_where_unreachable(result.hops.select(ids_and_channels), channels)
     elif outputs.hops:
-        _left_out(outputs.hops, f"the method {result.method} was best, and it does not search the graph")
+        _left_out(outputs.hops, f"the method {result.method} was best, and it does not count hops")
     if outputs.intervals and result.expected_error is not None:
         tables["intervals"] = _intervals(loaded, result, outputs.coverage)
     elif outputs.intervals:
@@ -43,7 +47,7 @@ def tables_of(loaded: Loaded, result: Any, outputs: Outputs) -> dict[str, Any]:
     return tables
 
 
-def draws_of(result: Any, outputs: Outputs, seed: int) -> Iterator[tuple[str, Any]]:
+def draws_of(result: Any, outputs: OutputOptions, seed: int) -> Iterator[tuple[str, Any]]:
     """Names and tables of the draws, made one at a time; what prevents them is said at once."""
     if not outputs.draws:
         return iter(())
@@ -59,7 +63,7 @@ def _left_out(what: str, why: str) -> None:
 
 
 def fitting(what: str, table: Any, form: Format, loaded: Loaded) -> Any:
-    """The table as its format needs it: text as it was read, typed columns for other tables, channels for arrays."""
+    """The table in the form of its format: original text, typed columns, or only the channels for arrays."""
     geometry = loaded.nodes.geometry
     if form.is_text:
         table = table if geometry is None else geometry.as_text(table)
@@ -67,29 +71,44 @@ def fitting(what: str, table: Any, form: Format, loaded: Loaded) -> Any:
     if not form.is_array:
         return loaded.nodes.typed(table)
     if loaded.nodes.categorical:
-        raise FileError(f"a file .{form.name} holds numbers only: write categories to .parquet or .csv")
+        raise FileError(f"a .{form.name} file can hold only numbers: write categories to .parquet or .csv")
     added = set(position_names(table.num_columns)).difference(loaded.nodes.table.column_names)
     names = added.union(loaded.names)
     return table.select([name for name in table.column_names if name.removesuffix(CONFIDENCE) in names])
 
 
+def fitting_parts(what: str, table: Any, form: Format, loaded: Loaded) -> Iterator[Any]:
+    """The same in parts, if it is text that was read as text: known cells are held as text once, not twice."""
+    written, count = loaded.nodes.written, ROWS_AT_A_TIME
+    if not form.is_text or written is None:
+        yield fitting(what, table, form, loaded)
+        return
+    for start in range(0, table.num_rows, count):
+        columns = tuple(replace(one, missing=one.missing[start : start + count]) for one in loaded.table.columns)
+        nodes = replace(loaded.nodes, written=written.rows(start, count))
+        part = replace(loaded, nodes=nodes, table=replace(loaded.table, columns=columns))
+        yield fitting(what, table.slice(start, count), form, part)
+
+
 def as_written(what: str, table: Any, loaded: Loaded) -> Any:
-    """Numbers with the decimal mark of the node file, if that is text; known cells of values as they are there."""
+    """Numbers with the decimal mark of a text node file; known cells keep their original text."""
     import pyarrow as pa
 
     written = loaded.nodes.written
+    if written is None:
+        return table
     is_filled = content_of(what) == "values"
     missing = {one.name: one.missing for one in loaded.table.columns if one.codes is None} if is_filled else {}
-    for place, field in enumerate(table.schema):
-        is_number = pa.types.is_floating(field.type) or field.name in missing
-        if written is not None and is_number:
-            column = written.as_written(table.column(place), field.name, missing.get(field.name))
-            table = table.set_column(place, field.name, column)
+    fields = [one for one in table.schema if pa.types.is_floating(one.type) or one.name in missing]
+    names = [one.name for one in fields]
+    columns = each_column(lambda name: written.as_written(table[name], name, missing.get(name)), names, table.num_rows)
+    for name, column in columns.items():
+        table = table.set_column(table.column_names.index(name), name, column)
     return table
 
 
 def delimiter(form: Format, loaded: Loaded) -> str | None:
-    """What separates columns of a text file: the same as in the node file if that has the same suffix."""
+    """Delimiter of a text file: that of the node file if the suffix is the same."""
     written = loaded.nodes.written
     if not form.is_text or written is None or written.format != form.name:
         return None
@@ -97,20 +116,20 @@ def delimiter(form: Format, loaded: Loaded) -> str | None:
 
 
 def geometry_for(what: str, loaded: Loaded) -> GeometryColumn | None:
-    """The geometry that goes with a table: that of a map with its values."""
+    """The geometry to write with a table; only the values of a map have one."""
     return loaded.nodes.geometry if content_of(what) == "values" else None
 
 
-def _with_confidence(table: Any, result: Any, channels: Sequence[str]) -> Any:
+def _with_confidence(table: Any, confidence: Any, channels: Sequence[str]) -> Any:
     for name in channels:
         if name + CONFIDENCE in table.column_names:
-            raise FileError(f"the nodes have a column {name + CONFIDENCE!r} already: use --confidence FILE instead")
-        table = table.append_column(name + CONFIDENCE, result.confidence[name])
+            raise FileError(f"the node file already has a column {name + CONFIDENCE!r}: use --confidence FILE instead")
+        table = table.append_column(name + CONFIDENCE, confidence[name])
     return table
 
 
 def _with_map_columns(loaded: Loaded, table: Any, result: Any, coverage: float) -> Any:
-    """The filled table of a map: each column that had missing cells, whether a cell was filled, and its interval."""
+    """Add to a map, for each column that had missing cells, whether a cell was filled, and its interval."""
     import pyarrow as pa
 
     low, high = (None, None) if result.expected_error is None else result.interval(coverage)
@@ -122,7 +141,7 @@ def _with_map_columns(loaded: Loaded, table: Any, result: Any, coverage: float) 
             added |= {LOW: low[column.name], HIGH: high[column.name]}
         for ending, cells in added.items():
             if column.name + ending in table.column_names:
-                raise FileError(f"the nodes have a column {column.name + ending!r} already: rename it")
+                raise FileError(f"the node file already has a column {column.name + ending!r}: rename it")
             table = table.append_column(column.name + ending, cells)
     return table
 

@@ -1,11 +1,13 @@
-"""What `pcfi impute` writes and where, checked before any work is done."""
+"""The outputs of `pcfi impute`: options, and checks before any computation."""
 
 import os
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pcfi.cli.arguments import option
 from pcfi.errors import FileError, ParameterError
 from pcfi.files.duckdb_files import DuckdbPlace
 from pcfi.files.formats import INTERVAL_FORMATS, OUTPUT_FORMATS, STANDARD, STREAM_FORMATS, Format, format_of
@@ -24,47 +26,62 @@ def content_of(what: str) -> str:
     return "values" if is_draw(what) else what
 
 
+output_option = partial(option, "Output")
+
+
 @dataclass(frozen=True)
-class Outputs:
-    """What is to be written, and where."""
+class OutputOptions:
+    """What `pcfi impute` writes."""
 
-    values: str
-    stream_format: str
-    confidence: str | None
-    confidence_columns: bool
-    hops: str | None
-    intervals: str | None
-    coverage: float
-    draws: int
-    report: str | None
-    facts: str | None
-    force: bool
+    values: str = output_option("--output -o", "FILE", "File for the filled table; - is standard output.", default=...)
+    stream_format: str = output_option(
+        "--to", "FORMAT", f"Format of standard output: {', '.join(STREAM_FORMATS)}.", default="csv"
+    )
+    confidence: str | None = output_option(
+        "--confidence",
+        "FILE",
+        "File for the confidence of every cell: alpha^hops, not a probability. For expected errors, use --intervals.",
+    )
+    confidence_columns: bool = output_option(
+        "--confidence-columns", None, "Add the confidence, alpha^hops, as columns of the filled table.", default=False
+    )
+    hops: str | None = output_option(
+        "--hops", "FILE", "File for the number of hops from every cell to the nearest known one."
+    )
+    intervals: str | None = output_option(
+        "--intervals",
+        "FILE",
+        "File for the interval and the expected error of every cell: columns age_low, age_high, age_error.",
+    )
+    coverage: float = output_option(
+        "--coverage", "NUMBER", "Probability that an interval contains the true value.", default=0.9
+    )
+    draws: int = output_option(
+        "--draws",
+        "NUMBER",
+        "Write this many further completed tables that are plausible together, for multiple imputation: "
+        "filled.draw1.csv, filled.draw2.csv, ...",
+        default=0,
+    )
+    report: str | None = output_option("--report", "FILE", "File for the HTML report.")
+    facts: str | None = output_option(
+        "--facts", "FILE", "File for the numbers of the report, as JSON; pcfi report renders it again."
+    )
+    force: bool = output_option("--force -f", None, "Overwrite existing files.", default=False)
 
-    @staticmethod
-    def nothing(values: str) -> "Outputs":
-        """Values at a place of the program's own, and nothing else."""
-        return Outputs(
-            values=values,
-            stream_format="csv",
-            confidence=None,
-            confidence_columns=False,
-            hops=None,
-            intervals=None,
-            coverage=0.9,
-            draws=0,
-            report=None,
-            facts=None,
-            force=True,
-        )
+    @property
+    def to_stdout(self) -> bool:
+        """Whether a table goes to standard output."""
+        return STANDARD in self.tables().values()
 
     @property
     def work_base(self) -> str:
-        """What a work folder is named after: the path of the values, beside the database for a table in one."""
+        """Path that the work folder is named after: that of the values; for a DuckDB table, next to the database."""
         place = DuckdbPlace.of(self.values)
         return self.values if place is None else f"{place.file}.{place.table}"
 
     def tables(self) -> dict[str, str]:
-        """The files of tables, by what they hold."""
+        """Paths of the table files, by content."""
         named = {
             "values": self.values,
             "confidence": self.confidence,
@@ -74,8 +91,8 @@ class Outputs:
         named |= {draw_name(number): numbered_path(self.values, number) for number in range(1, self.draws + 1)}
         return {what: path for what, path in named.items() if path is not None}
 
-    def written(self, tables: Collection[str]) -> "Outputs":
-        """Without the tables that there was nothing to write to."""
+    def written(self, tables: Collection[str]) -> "OutputOptions":
+        """The same without the tables that were not written."""
         return replace(
             self,
             confidence=self.confidence if "confidence" in tables else None,
@@ -85,7 +102,7 @@ class Outputs:
         )
 
     def check(self, parameters: dict[str, Any]) -> dict[str, Format]:
-        """Refuse what cannot be written before any work is done; formats by what is written.
+        """Raise an error if something cannot be written; return the formats by content.
 
         `parameters` are the parameters of `pcfi.impute`.
         """
@@ -97,16 +114,16 @@ class Outputs:
     def _check_method(self, parameters: dict[str, Any]) -> None:
         method = parameters.get("method", "pcfi")
         if (self.confidence or self.confidence_columns) and method not in ("pcfi", "auto"):
-            raise ParameterError(f"--confidence: the method {method} has no confidence; pcfi has")
+            raise ParameterError(f"--confidence needs --method pcfi: the method {method} has no confidence")
         if self.hops and method not in ("pcfi", "fp", "auto"):
-            raise ParameterError(f"--hops: the method {method} does not search the graph; pcfi and fp do")
+            raise ParameterError(f"--hops needs --method pcfi or fp: the method {method} does not count hops")
         if self.intervals is not None:
             self._check_intervals(parameters)
         if self.draws:
             self._check_draws(parameters)
 
     def check_stored(self, parameters: dict[str, Any], *, resumes: bool) -> None:
-        """The same for a run larger than memory, which may go on and find some of its own results."""
+        """The same for a run larger than memory; a resumed run may find its own results."""
         from pcfi.files.paths import is_address, suffix_of
         from pcfi.outofcore.feature_stores import SUFFIXES
 
@@ -127,21 +144,21 @@ class Outputs:
         return {what: self._format(what, path) for what, path in self.tables().items() if what in tables}
 
     def _paths(self) -> list[str]:
-        """Everything that is written."""
+        """Paths of all outputs, which must be different."""
         paths = [path for path in (*self.tables().values(), self.report, self.facts) if path is not None]
         places = list(map(os.path.realpath, paths))
         twice = [path for path, place in zip(paths, places, strict=True) if places.count(place) > 1]
         if twice:
-            raise ParameterError(f"two outputs would go to {twice[0]}: give each a name of its own")
+            raise ParameterError(f"two outputs have the path {twice[0]}: choose different paths")
         return paths
 
     def _check_intervals(self, parameters: dict[str, Any]) -> None:
         if not 0 < self.coverage < 1:
             raise ParameterError(f"--coverage must be a number between 0 and 1 (both excluded), got {self.coverage:g}")
         if parameters.get("method", "pcfi") not in ("pcfi", "auto"):
-            raise ParameterError(f"--intervals: the method {parameters['method']} has none; pcfi has")
+            raise ParameterError(f"--intervals needs --method pcfi: the method {parameters['method']} has no intervals")
         if parameters.get("objective", "values") != "values":
-            raise ParameterError("--intervals belong to --objective values, and a representation has none")
+            raise ParameterError("--intervals needs --objective values: a representation has no intervals")
 
     def _check_draws(self, parameters: dict[str, Any]) -> None:
         if self.draws < 0:

@@ -1,4 +1,4 @@
-"""`pcfi report`: a facts file -> the report."""
+"""`pcfi report`: render the report from a facts file."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`pcfi reproduce`: run experiments of the paper, and show our numbers next to the paper's."""
+"""`pcfi reproduce`: run the experiments of the paper, and show our results next to the paper's."""
 
 import signal
 from collections.abc import Iterable
@@ -16,6 +16,7 @@ from pcfi.experiments.run import TASKS, Run
 from pcfi.experiments.runs.store import RunStore
 from pcfi.experiments.tables.experiment import Experiment, Selection
 from pcfi.experiments.tables.paper_experiments import EXPERIMENTS, find_experiments
+from pcfi.experiments.tables.text_tables import TextTable
 
 if TYPE_CHECKING:
     from pcfi.experiments.runs.pool import Resources
@@ -36,8 +37,8 @@ class _SelectedRuns:
 
 HELP = "\n\n".join(
     [
-        "Run a table or figure of the paper, and show our numbers next to the paper's.",
-        "Each result is stored as soon as it is there: stop with Ctrl-C at any time; the same command resumes.",
+        "Reproduce a table or figure of the paper, and show our results next to the paper's.",
+        "Each result is stored immediately: you can stop with Ctrl-C at any time, and the same command resumes.",
         "\b\n" + "\n".join(f"{name:<15}{experiment.title}" for name, experiment in EXPERIMENTS.items()),
     ]
 )
@@ -71,22 +72,22 @@ def reproduce(
     grid: Annotated[
         list[str] | None, _list("Grid of search and heatmap, e.g. alpha=0.1,0.5", metavar="NAME=VALUES ...")
     ] = None,
-    jobs: Annotated[int | None, typer.Option(help="Runs at a time. Default: number of cores / threads.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Number of parallel runs. Default: cores / threads.")] = None,
     threads: Annotated[int, typer.Option(help="Threads per run.")] = 1,
     memory: Annotated[
         float | None, typer.Option(help="Memory limit of a run in GB. Default: 90 % of free memory / jobs.")
     ] = None,
-    store: Annotated[Path, typer.Option(help="File of results; runs that it holds are not repeated.")] = STORE,
+    store: Annotated[Path, typer.Option(help="File of results; runs that it contains are not repeated.")] = STORE,
     out: Annotated[Path, typer.Option(help="Output folder for tables, figures and the page.")] = STORE.parent,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would run and the expected time, and exit.")
     ] = False,
-    no_run: Annotated[bool, typer.Option("--no-run", help="Show results of the store without running.")] = False,
+    no_run: Annotated[bool, typer.Option("--no-run", help="Show stored results without running anything.")] = False,
     retry: Annotated[bool, typer.Option("--retry", help="Repeat runs that failed or ran out of memory.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
-    """Run a table or figure of the paper, and show our numbers next to the paper's."""
+    """Reproduce a table or figure of the paper, and show our results next to the paper's."""
     from pcfi.experiments.runs.pool import Resources
 
     with plain_errors(debug=debug):
@@ -110,12 +111,12 @@ def reproduce(
         n_failed = 0 if no_run else _run(request, quiet=quiet)
         _show(request, out)
     if n_failed:
-        typer.echo(f"pcfi: {n_failed} runs failed; --retry repeats them", err=True)
+        typer.echo(f"pcfi: {n_failed} runs failed; repeat them with --retry", err=True)
         raise typer.Exit(FAILED)
 
 
 def _select(experiments: list[Experiment], path: Path, resources: "Resources", *, retry: bool) -> _SelectedRuns:
-    """The runs of the experiments that are not in the store at `path`; says which of its lines are damaged."""
+    """The runs of the experiments that are not in the store at `path`; prints which of its lines are damaged."""
     store = RunStore(path)
     for line in store.damaged_lines:
         typer.echo(f"pcfi: {line}", err=True)
@@ -184,15 +185,30 @@ def _show(request: _SelectedRuns, out: Path) -> None:
     """Print the tables and write the files."""
     from rich.console import Console
 
-    from pcfi.cli.terminal_tables import print_table
     from pcfi.experiments.tables.page import section, write
 
     console, sections = Console(), [section(experiment, request.store) for experiment in request.experiments]
     for one in sections:
         for table in one.main:
-            print_table(table, console)
+            _print_table(table, console)
     paths = write(sections, request.store, out)
     typer.echo(f"Tables and figures: {paths[-1]} and {len(paths) - 1} files beside it", err=True)
+
+
+def _print_table(table: TextTable, console: Any) -> None:
+    """Print a table; as Markdown if the output is not a terminal."""
+    if not console.is_terminal:
+        console.out(f"\n{table.title}\n\n{table.markdown()}", highlight=False, end="")
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    rendered = Table(title=table.title, title_justify="left")
+    for column, name in enumerate(table.head):
+        rendered.add_column(name, justify="left" if column < table.text_columns else "right")
+    for row in table.rows:
+        rendered.add_row(*map(Text, row))
+    console.print(rendered)
 
 
 command = reproduce, {"cls": ListCommand, "help": HELP}

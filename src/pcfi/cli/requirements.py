@@ -1,4 +1,4 @@
-"""Memory, disk and time that filling takes, for `pcfi info`: in memory, and larger than memory."""
+"""Memory, disk space and time needed to fill files, in memory and on disk, for `pcfi info`."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -13,15 +13,15 @@ from pcfi.memory import MAX_SHARE_OF_AVAILABLE, ProblemSize, diffusion_bytes
 from pcfi.settings import Settings
 from pcfi.system_memory import available, size_in_words
 
-TABLE_COPIES = 3  # a table is read, mapped and filled
-EDGE_BYTES = 60  # peak memory per edge while a table becomes a graph
-TEXT_COPIES = 6  # of a text file: as it stands, as text of cells, and as numbers, three times
-PACKED = 4  # size of text over that of a packed file of it
+TABLE_COPIES = 3  # copies of a table: read, mapped to channels, filled
+EDGE_BYTES = 60  # peak memory per edge while a graph is built from a table
+TEXT_COPIES = 6  # memory over the size of a text file: raw text, cells, and numbers
+PACKED = 4  # size of text over its compressed size
 
 
 @dataclass(frozen=True)
 class Requirements:
-    """What filling takes; the names of the fields are keys of the JSON of `pcfi info`.
+    """Resources needed to fill files; the field names are keys of the JSON of `pcfi info`.
 
     Attributes
     ----------
@@ -64,13 +64,13 @@ class Requirements:
             return []
         budget = ceil(1.2 * self.least / 1e9)
         if budget * 1e9 > self.available:
-            return [f"Use a machine with more memory: --memory {budget}GB, plus the mapped graph."]
+            return [f"This machine has too little memory: --memory {budget}GB is needed, plus the mapped graph."]
         return [f"Filling this in memory takes about {size_in_words(self.in_memory)}: use --memory {budget}GB."]
 
 
 @dataclass(frozen=True)
 class FileSizes:
-    """Sizes of files that are larger than memory, from their metadata; the fields are the keys of the JSON."""
+    """Sizes of files that are larger than memory, from their metadata; the field names are keys of the JSON."""
 
     n_nodes: int
     n_edges: int
@@ -88,7 +88,7 @@ def requirements(
     weighted: bool = False,
     directed: bool = False,
 ) -> Requirements:
-    """Estimate what filling takes, by the cost model of `pcfi.scale`."""
+    """Estimate the resources, with the cost model of `pcfi.scale`."""
     from pcfi.outofcore import estimate
 
     kind = {"n_patterns": n_patterns, "dtype": dtype, "weighted": weighted, "directed": directed}
@@ -128,7 +128,7 @@ def read_sizes(
 
 
 def disk_budget(paths: tuple[str, str]) -> tuple[int, int] | None:
-    """Bytes to fill files in memory, and the budget to fill them from disk in; None if they fit, or cannot be told."""
+    """Bytes to fill files in memory, and the budget to process them on disk; None if they fit, or if unknown."""
     free = available()
     needed = _bytes_of_files(paths) if serves(paths, text=True) else None
     if needed is None or needed <= MAX_SHARE_OF_AVAILABLE * free:
@@ -137,7 +137,7 @@ def disk_budget(paths: tuple[str, str]) -> tuple[int, int] | None:
 
 
 def _bytes_of_files(paths: tuple[str, str]) -> int | None:
-    """Approximate bytes to fill files in memory, from what their heads say; None if something is wrong with them."""
+    """Approximate bytes to fill files in memory, from their metadata; None if they cannot be read."""
     from pcfi.files.paths import compression_of, is_address, table_suffix
     from pcfi.outofcore.edge_tables import SUFFIXES
     from pcfi.outofcore.feature_stores import open_features

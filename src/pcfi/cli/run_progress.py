@@ -1,4 +1,4 @@
-"""Progress of many runs: a bar with the time left on a terminal, a line per run elsewhere."""
+"""Progress of many runs: a bar with the remaining time on a terminal, otherwise one line per run."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +14,7 @@ Report = Callable[[Record], None]
 
 
 class RunProgress:
-    """The runs that are left, and the expected time for them."""
+    """The remaining runs, and their expected time."""
 
     def __init__(self, runs: Sequence[Run], durations: RunDurations, jobs: int) -> None:
         self.total, self.jobs = len(runs), jobs
@@ -23,19 +23,19 @@ class RunProgress:
         self._seconds: list[float] = []
 
     def add(self, record: Record) -> None:
-        """Take a run that has ended into account."""
+        """Record a finished run."""
         self._runs_left.pop(record.run.key, None)
         self._durations.add(record)
         self._seconds.append(record.seconds)
 
     @property
     def done(self) -> int:
-        """Number of runs that have ended."""
+        """Number of finished runs."""
         return self.total - len(self._runs_left)
 
     @property
     def seconds(self) -> float | None:
-        """Expected seconds left, with the mean of this session for runs without an estimate; None if unknown."""
+        """Expected remaining seconds, with the mean of this session for runs without an estimate; None if unknown."""
         seconds, n_unknown = self._durations.total(self._runs_left.values())
         if n_unknown and not self._seconds:
             return None
@@ -82,7 +82,7 @@ def _bar(progress: RunProgress, console: Any) -> Iterator[Report]:
     from rich.text import Text
 
     class TimeLeft(ProgressColumn):
-        """Expected time left, counted down between results."""
+        """Expected remaining time, counted down between results."""
 
         def render(self, task: Any) -> Text:
             ends = task.fields["ends"]

@@ -1,4 +1,4 @@
-"""One run of a command: where its messages go, how long its stages take, its warnings, and how it ends."""
+"""One run of a command: its messages, warnings, stage times, and clean termination."""
 
 import os
 import signal
@@ -16,8 +16,8 @@ from pcfi.cli.arguments import plain_errors, printable
 from pcfi.errors import ParameterError
 
 TERMINATED = 143  # exit code after SIGTERM
-MIN_SECONDS_TO_REPORT = 0.5  # shorter stages get no line
-FILE_WIDTH = 400  # characters of a line in a file or a pipe, which has no edge
+MIN_SECONDS_TO_REPORT = 0.5  # shorter stages are not reported
+FILE_WIDTH = 400  # line width if the output is not a terminal
 STAGES_WITH_BARS = ("impute", "evaluate")  # stages that draw progress bars themselves
 
 
@@ -56,12 +56,12 @@ class Session:
             self.console.print(printable(text), markup=False, soft_wrap=True)
 
     def show(self, result: Any) -> None:
-        """Print a text or a rich object that sums up the result, unless the session is quiet."""
+        """Print a summary, a text or a rich object, unless the session is quiet."""
         if not self.quiet:
             self._print(result)
 
     def answer(self, result: Any) -> None:
-        """Print the output that the command exists for, also with --quiet, but not with --json."""
+        """Print the main output of the command, also with --quiet, but not with --json."""
         if self._answers:
             self._print(result)
 
@@ -71,7 +71,7 @@ class Session:
 
     @property
     def bar(self) -> str:
-        """What bars are drawn with: a block if the terminal has it."""
+        """Character to draw bars with: a block if the terminal supports it."""
         return "█" if self.output.encoding.lower().startswith("utf") else "#"
 
     def fits(self, renderable: Any) -> bool:
@@ -80,7 +80,7 @@ class Session:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time a stage; show its name meanwhile on a terminal, and its time afterwards if it was long."""
+        """Time a stage; show its name on a terminal, and its time afterwards if it was long."""
         start = time.perf_counter()
         if self.progress and name not in STAGES_WITH_BARS:
             with self.console.status(name):
@@ -92,7 +92,7 @@ class Session:
             self.say(f"{name}: {self.stages[name]:.1f} s")
 
     def warn(self, message: Any, *_: Any, **__: Any) -> None:
-        """Print a warning in one line, once."""
+        """Print a warning as one line, once."""
         text = printable(" ".join(str(message).split()))
         if text not in self.warnings:
             self.warnings.append(text)
@@ -108,7 +108,7 @@ def open_session(
     threads: int | None = None,
     data_to_stdout: bool = False,
 ) -> Iterator[Session]:
-    """Run a command: threads set, warnings and errors as single lines, cleanup on termination."""
+    """Run a command with a number of threads, one-line warnings and errors, and cleanup on termination."""
     with plain_errors(debug=debug), _terminable(), warnings.catch_warnings():
         _use_threads(threads)
         session = Session(quiet=quiet, as_json=as_json, data_to_stdout=data_to_stdout)
@@ -117,14 +117,14 @@ def open_session(
         try:
             yield session
         except BrokenPipeError:
-            # Python would complain again when it closes stdout
+            # otherwise Python reports the error again when it closes stdout
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from None
 
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Unwind the stack on SIGTERM, so that no temporary file is left."""
+    """Raise SystemExit on SIGTERM, so that temporary files are removed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""A finished run larger than memory -> what its report is made of, one column at a time."""
+"""A finished run on disk -> the data of its report, one column at a time."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from pcfi.report.imputation_facts import FilledChannels
 
 
 def filled_channels(run: Any, result: Any) -> FilledChannels:
-    """The columns of numbers of a run, and its columns of categories."""
+    """The filled numeric and categorical columns of a run."""
     cells, numbers = result.cells, run.number_channels.tolist()
     hops, truth_values = cells.host_hops, set(run.store.truth_values.tolist())
     whole = {k for k in numbers if run.rounds and _is_integer(run, k)}
@@ -45,7 +45,7 @@ def _is_integer(run: Any, channel: int) -> bool:
 
 
 def map_frame(run: Any, path: str) -> Any:
-    """A GeoDataFrame of the places, if the node file has geometry; else None."""
+    """A GeoDataFrame of the places; None if the node file has no geometry."""
     if not hasattr(run.store, "schema"):
         return None
     geometry = geometry_of(run.store.schema.empty_table(), InputFile.of_table(run.store.path))[1]

@@ -1,7 +1,7 @@
-"""Results of a run larger than memory -> the tables that `pcfi impute` writes, some rows at a time.
+"""Results of a run on disk -> the tables that `pcfi impute` writes, in blocks of rows.
 
-The run has written values, confidence, hops and intervals as Parquet. What a user reads is made of them by the
-functions that make it of a table in memory: text as it was written, columns of confidence, of a map and of positions.
+The run has written values, confidence, hops and intervals as Parquet. The same functions as for a table in memory
+convert them to the final tables: original text, confidence columns, map columns and position columns.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ import numpy as np
 from pcfi._typing import Array
 from pcfi.cli.loading import Loaded
 from pcfi.cli.output_tables import ERROR, HIGH, LOW, delimiter, fitting, geometry_for, tables_of
-from pcfi.cli.outputs import Outputs, content_of, is_draw
+from pcfi.cli.outputs import OutputOptions, content_of, is_draw
 from pcfi.files.atomic_output import Publication
 from pcfi.files.formats import Format
 from pcfi.files.geo_files import GeometryColumn, geometry_of
@@ -26,7 +26,8 @@ from pcfi.files.writing import check_columns, write_tables
 from pcfi.files.written_cells import WrittenCells
 from pcfi.inputs.columns import NodeColumns
 from pcfi.inputs.ids import Ids
-from pcfi.inputs.node_tables import NodeColumn, NodeTable
+from pcfi.inputs.node_columns import NodeColumn
+from pcfi.inputs.node_tables import NodeTable
 from pcfi.inputs.position_columns import append_to_table
 
 ROWS_AT_A_TIME = 1 << 16
@@ -34,7 +35,7 @@ ROWS_AT_A_TIME = 1 << 16
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StoredRows:
-    """Some rows of the results, with the attributes of an `Imputation` that tables are made of."""
+    """A block of rows of the results, with the attributes of an `Imputation` that the tables need."""
 
     values: Any
     confidence: Any
@@ -55,7 +56,7 @@ class StoredRows:
         return None if self.sides is None else self._side(ERROR)
 
     def interval(self, coverage: float) -> tuple[Any, Any]:  # noqa: ARG002  the run has computed it for one coverage
-        """Low and high ends by column."""
+        """Lower and upper bounds by column."""
         return self._side(LOW), self._side(HIGH)
 
     def _side(self, ending: str) -> Any:
@@ -76,10 +77,10 @@ class StoredTables:
     source : str
         The node file.
     columns : NodeColumns
-        As the user names them.
-    outputs : Outputs
+        The user's choices.
+    outputs : OutputOptions
     parts : dict of str
-        Where the run has written values, confidence, hops and intervals, as Parquet.
+        Parquet files of values, confidence, hops and intervals.
     position : ndarray or None
         Position channels of all nodes.
     """
@@ -87,7 +88,7 @@ class StoredTables:
     run: Any
     source: str
     columns: NodeColumns
-    outputs: Outputs
+    outputs: OutputOptions
     parts: dict[str, str]
     position: Array | None = None
 
@@ -105,7 +106,7 @@ class StoredTables:
                 self.run.n_nodes,
                 path,
                 formats[what],
-                force=True,  # what was there has been checked before the run
+                force=True,  # existing files were checked before the run
                 publication=publication,
                 delimiter=delimiter(formats[what], first[0]),
                 geometry=geometry_for(what, first[0]),
@@ -123,7 +124,7 @@ class StoredTables:
             yield fitting(what, tables_of(loaded, rows, outputs)[what], form, loaded)
 
     def _steps(self, what: str, form: Format) -> Iterator[tuple[Loaded, StoredRows]]:
-        """The node file and the results, some rows at a time."""
+        """The node file and the results, in blocks of rows."""
         filled = what if is_draw(what) else "values"
         others = [name for name in self.parts if not is_draw(name) and what in (name, "values") and name != filled]
         needed = [filled, *others]
@@ -157,7 +158,7 @@ class StoredTables:
         return TextBatches(file, self.columns) if file is not None and file.format.is_text else None
 
     def _with_text(self, values: Any, cells: WrittenCells) -> Any:
-        """Values with the columns that are not filled as they are written."""
+        """Values with the original text of the columns that are not filled."""
         texts, filled = empty_as_null(cells.cells), {*self._filled_columns, *self.run.categories}
         for place, name in enumerate(values.column_names):
             if name not in filled:
@@ -174,7 +175,7 @@ class StoredTables:
         return names if hasattr(self.run.store, "schema") else [f"channel_{name}" for name in names]
 
     def _features(self) -> Iterator[Any]:
-        """The features as they were read, with columns named as in the results."""
+        """The features, with the column names of the results."""
         import pyarrow as pa
 
         store, count = self.run.store, self.run.n_nodes
@@ -242,7 +243,7 @@ def _read_parts(path: str) -> Iterator[Any]:
 
 
 def _in_step(sources: Sequence[Iterator[Any]]) -> Iterator[list[Any]]:
-    """Tables of several sources, cut so that each step has the same rows of all of them."""
+    """Tables of several sources, split so that each step has the same rows of all of them."""
     rest: list[Any] = [None] * len(sources)
     while True:
         for place, source in enumerate(sources):

@@ -1,7 +1,7 @@
-"""Whether the graph and the other columns say anything about each column, before a table is filled, for `pcfi info`.
+"""How well the graph and the other columns predict each column, for `pcfi info`.
 
-Known cells are hidden in the way cells are missing, and estimated. Of a large table a part is taken: nodes around some
-node, so that most of them keep their neighbours.
+Known cells are hidden in the same pattern as the missing cells, and estimated. For a large table only part of the nodes
+is used: the surroundings of some nodes, so that most nodes keep their neighbours.
 """
 
 from dataclasses import replace
@@ -17,12 +17,12 @@ from pcfi.inputs.graphs import Graph, prepare_graph
 from pcfi.inputs.problem import Problem, known_mask, survey
 from pcfi.settings import Settings
 
-MAX_CELLS = 2_000_000  # of the part: some seconds
-N_STANDARD_ERRORS = 2  # that an advantage over the mean must have to be clear
+MAX_CELLS = 2_000_000  # takes a few seconds
+N_STANDARD_ERRORS = 2  # a smaller improvement over the mean is not clear
 
 
 def judge_columns(problem: Problem) -> tuple[ColumnReports, int]:
-    """A report of each column, and the number of nodes that it is made from; nothing if nothing could be hidden."""
+    """A report for each column, and the number of nodes used; empty if no cell could be hidden."""
     if not problem.n_missing:
         return ColumnReports(), 0
     part = _part(problem)
@@ -32,13 +32,13 @@ def judge_columns(problem: Problem) -> tuple[ColumnReports, int]:
 
 
 def verdict(report: ColumnReport) -> str:
-    """The verdict of a report; doubtful if its advantage over the mean is within the error of the comparison."""
+    """The verdict of a report, qualified if the improvement over the mean is not significant."""
     doubtful = MIN_R2 < report.r2 <= N_STANDARD_ERRORS * report.standard_error
     return f"not clearly better than the mean; if so, {report.verdict}" if doubtful else report.verdict
 
 
 def _part(problem: Problem) -> Problem:
-    """The problem, or the part of it around some node of high degree."""
+    """The problem, or a part of it around nodes of high degree."""
     n_nodes, n_channels = problem.values.shape
     most = max(MAX_CELLS // max(n_channels, 1), 100)
     if n_nodes <= most:

@@ -1,4 +1,4 @@
-"""A small real table with a real graph, to try pcfi on: incomes of the states of the USA, linked by their borders."""
+"""A small real table and graph for examples: incomes of the states of the USA, linked by their borders."""
 
 import csv
 from importlib.resources import files
@@ -22,7 +22,7 @@ def load_states(missing: float = 0.0, *, random_state: int = 0) -> tuple[Any, An
     Parameters
     ----------
     missing : float, default=0.0
-        Share of the cells that are removed, at random, 0 <= missing < 1.
+        Share of the cells to remove at random, 0 <= missing < 1.
     random_state : int, default=0
         Seed of the removal.
 

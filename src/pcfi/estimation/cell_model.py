@@ -9,6 +9,7 @@ hidden cells best (stacking: Wolpert, 1992; Breiman, 1996).
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -72,10 +73,7 @@ class CellModel:
 
         A cell without an estimate of the graph is estimated by the factors alone.
         """
-        alone = by_factors = combine(graph, None, self.independent, self.plain_link)
-        if self.factors.rank:
-            posterior = self.factors.posterior(np.where(known, values, 0.0), known.astype(np.float64))
-            by_factors = combine(graph, posterior, self.factors, self.link)
+        alone, by_factors = self._without_regression(values, known, graph)
         parts = [(alone.value, alone.variance), (by_factors.value, by_factors.variance)]
         if self.regression is not None:
             completed = np.where(known, values, by_factors.value)
@@ -88,8 +86,25 @@ class CellModel:
             by_factors.from_row,
         )
 
+    def variance(self, known: Array, reached: Array) -> Array:
+        """Variance of the estimates: it depends on which cells of the rows are known, and which the graph reaches."""
+        graph = np.where(reached, 0.0, np.nan)
+        alone, by_factors = self._without_regression(np.zeros(known.shape), known, graph)
+        parts = [(0.0, alone.variance), (0.0, by_factors.variance)]
+        parts += [] if self.regression is None else [(0.0, self.regression.noise)]
+        variance = weighted(self.weights, parts, self.marginal_variance)[1]
+        return np.asarray(np.where(reached, variance, by_factors.variance))
 
-def weighted(weights: Array, parts: list[tuple[Array, Array]], marginal: Array) -> tuple[Array, Array]:
+    def _without_regression(self, values: Array, known: Array, graph: Array) -> tuple[CellEstimate, CellEstimate]:
+        """The estimates by the graph alone and by the factors."""
+        alone = combine(graph, None, self.independent, self.plain_link)
+        if not self.factors.rank:
+            return alone, alone
+        posterior = self.factors.posterior(np.where(known, values, 0.0), known.astype(np.float64))
+        return alone, combine(graph, posterior, self.factors, self.link)
+
+
+def weighted(weights: Array, parts: "list[tuple[Any, Any]]", marginal: Array) -> tuple[Array, Array]:
     """Weighted mean of some estimates and of 0, the mean of the column, and of their variances."""
     value = sum(weight * part for weight, (part, _) in zip(weights, parts, strict=False))
     variance = sum(weight * part for weight, (_, part) in zip(weights, parts, strict=False))

@@ -18,7 +18,8 @@ equal, a missing one differs with probability 1 / (n + 2) at most (the rule of s
 if n are enough for the coverage, else it has no end.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,23 @@ class ErrorModel:
         """What the features of cells but the first, which the value model gives, add to log E|error|."""
         return np.asarray((features - self.reference[1:]) @ self.slopes[1:])
 
+    def neighbour_part_of_rows(
+        self, graph: Any, hops: Hops, known: Array, rows: slice, channels: Any = slice(None)
+    ) -> Array:
+        """The same for the missing cells of complete rows, and anything for other cells.
+
+        `graph` is a `counting_graph`, `known` are standardised values of its nodes, NaN where one is missing, in the
+        columns `channels`.
+        """
+        from pcfi._kernels.neighbor_spread import add_neighbour_terms
+
+        levels = np.clip(np.arange(hops.n_levels + 2), 1, max(hops.n_levels, 1))
+        by_code = self.slopes[2] * np.log(levels) - self.reference[1:] @ self.slopes[1:]
+        out = replace(hops, codes=hops.codes[rows]).look_up(by_code)
+        slopes, usual_spread = self.slopes[[1, 3]], self.usual_spread[channels]
+        add_neighbour_terms(graph, known, rows.start, usual_spread, slopes, out)
+        return out
+
     def expected_of_rows(
         self, log_deviation: Array, neighbour_part: Array, hops: Array, channels: Any = slice(None)
     ) -> Array:
@@ -90,6 +108,12 @@ class ErrorModel:
         own = self.level[channels] + (log_deviation - self.reference[0]) * self.slopes[0]
         beyond = np.sqrt(np.maximum(hops, 1) / max(self.max_hops, 1))
         return np.asarray(np.exp(np.minimum(own + neighbour_part, 50.0)) * np.maximum(beyond, 1.0))
+
+    def counting_graph(self, graph: Graph) -> Any:
+        """The graph for kernels, with weights in numbers of neighbours."""
+        from pcfi._kernels.blocks import CsrGraph
+
+        return CsrGraph(graph.indptr, graph.indices, graph.weights_as(np.float64) / self.edge_weight)
 
     def expected_deviation(self) -> Array:
         """Mean distance of the known values of each channel from its location."""
@@ -153,6 +177,19 @@ class ErrorModel:
         correlation = (excess - np.count_nonzero(has_scores)) / n_free
         return float(max(MIN_POOLED_SCORES, 1 / max(correlation, 1e-9) - 1))
 
+    def interval_factors(self, coverage: float) -> "IntervalFactors":
+        """What expected errors are multiplied by for intervals; computed once for each coverage."""
+        if coverage not in self._factors:
+            quantile, mean = self.quantiles(coverage), self.expected_deviation()
+            of_unreached = self.deviation_quantiles(coverage) / np.where((mean > 0) & np.isfinite(mean), mean, 1.0)
+            of_unreached = np.where(np.isnan(self.of_constants), of_unreached, quantile)
+            self._factors[coverage] = IntervalFactors(quantile, self.hop_factors(quantile, coverage), of_unreached)
+        return self._factors[coverage]
+
+    @cached_property
+    def _factors(self) -> "dict[float, IntervalFactors]":
+        return {}
+
     def deviation_quantiles(self, coverage: float) -> Array:
         """Quantile of the distances of known values from the location of each channel; inf where there are too few."""
         quantiles = np.full(len(self.level), np.inf)
@@ -161,6 +198,26 @@ class ErrorModel:
             if 0 <= place < len(part):
                 quantiles[channel] = part[place]
         return quantiles
+
+
+@dataclass(frozen=True, eq=False)
+class IntervalFactors:
+    """Half the width of an interval over the expected error, by channel: where a source reaches a cell, or none does.
+
+    `by_hops` is what the former is multiplied by at each number of hops, up to the most of a hidden cell.
+    """
+
+    reached: Array
+    by_hops: Array
+    unreached: Array
+
+    def half_widths(self, expected: Array, codes: Array, reachable: Array) -> Array:
+        """Half the width of the interval of every cell, in the unit of the expected errors."""
+        factors = self.reached * self.by_hops[np.minimum(codes, len(self.by_hops) - 1)]
+        with np.errstate(invalid="ignore"):
+            half = expected * np.where(reachable, factors, self.unreached)
+        half[expected == 0] = 0.0
+        return np.asarray(half)
 
 
 def cell_features(

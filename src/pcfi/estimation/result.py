@@ -1,6 +1,7 @@
 """What estimation found, as data: the chosen parameters, the evidence, and one row per column."""
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,8 @@ class ColumnReport:
         Part of the hidden cells that are within their 90 % intervals.
     accuracy : float or None
         Of categories, the part of the hidden cells whose category is found.
+    n_unreachable : int
+        Missing cells that no known cell of the column reaches: the graph says nothing about them.
     verdict : str
         The same in words.
     standard_error : float
@@ -62,6 +65,7 @@ class ColumnReport:
     verdict: str
     standard_error: float = float("nan")
     accuracy: float | None = None
+    n_unreachable: int = 0
 
 
 class ColumnReports(tuple[ColumnReport, ...]):
@@ -72,6 +76,13 @@ class ColumnReports(tuple[ColumnReport, ...]):
     def to_rows(self) -> list[dict[str, Any]]:
         """One dictionary per column, as a DataFrame takes it."""
         return [asdict(report) for report in self]
+
+    def with_unreachable(self, counts: Sequence[int]) -> "ColumnReports":
+        """The reports with the number of unreachable cells of each column, which the verdict mentions."""
+        return ColumnReports(
+            replace(report, n_unreachable=int(count), verdict=report.verdict + _of_unreachable(report, int(count)))
+            for report, count in zip(self, counts, strict=True)
+        )
 
     def to_frame(self) -> Any:
         """A DataFrame of pandas with the names of the columns as its index."""
@@ -86,6 +97,12 @@ class ColumnReports(tuple[ColumnReport, ...]):
             numbers = f"{report.n_missing:>7,} {report.rmse:>9.4g} {report.rmse_of_mean:>8.4g} {report.r2:>6.2f}"
             lines.append(f"{report.name:<{width}}  {numbers}  {report.verdict}")
         return "\n".join(lines)
+
+
+def _of_unreachable(report: ColumnReport, count: int) -> str:
+    if not count or not report.n_known:
+        return ""
+    return f"; {count:,} of {report.n_missing:,} missing cells are unreachable, and filled without the graph"
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

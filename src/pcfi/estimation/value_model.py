@@ -8,8 +8,9 @@ how large errors are. Everything is estimated on known cells that were hidden; c
 far as their own evidence is thin.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from pcfi._typing import Array
 from pcfi.estimation.category_probabilities import CategoryCalibration
 from pcfi.estimation.cell_model import CellModel
 from pcfi.estimation.channel_scale import ChannelScale
-from pcfi.estimation.error_model import ErrorModel, cell_features
+from pcfi.estimation.error_model import ErrorModel
 from pcfi.estimation.graph_link import CellEstimate
 from pcfi.inputs.graphs import Graph
 from pcfi.inputs.problem import Problem
@@ -139,21 +140,22 @@ class ValueModel:
 
     def standard_deviations(self, known: Array, reachable: Array) -> Array:
         """Standard deviation that the model gives every cell of some rows, from what is known in the row."""
-        estimate = self.cells.estimate(np.zeros(known.shape), known, np.where(reachable, 0.0, np.nan))
-        return np.asarray(np.sqrt(np.broadcast_to(estimate.variance, known.shape)))
+        return np.sqrt(self.cells.variance(known, reachable))
 
     def expected_errors(self, graph: Graph, hops: Hops, filled: Array) -> Array:
         """Expected absolute error of every cell, in standard deviations of its channel; 0 if known."""
-        out = np.zeros(filled.shape)
-        standardized = self._standardized(filled)
-        spread, weight = self.errors.usual_spread, self.errors.edge_weight
-        for rows in row_blocks(*filled.shape):
-            codes = _expanded(hops, rows)
-            nodes, channels = np.nonzero(hops.is_filled(codes))
-            features = cell_features(graph, hops, standardized, nodes + rows.start, channels, spread, weight)
-            neighbours = np.zeros(codes.shape)
-            neighbours[nodes, channels] = self.errors.neighbour_part(features)
-            out[rows] = self.expected_errors_of_rows(hops, codes, neighbours)
+        out, known = np.empty(filled.shape), np.empty(filled.shape)
+        counting_graph = self.errors.counting_graph(graph)
+
+        def standardize(rows: slice) -> None:
+            known[rows] = np.where(_expanded(hops, rows) == 0, self._standardized(filled[rows]), np.nan)
+
+        def expect(rows: slice) -> None:
+            neighbours = self.errors.neighbour_part_of_rows(counting_graph, hops, known, rows)
+            out[rows] = self.expected_errors_of_rows(hops, _expanded(hops, rows), neighbours)
+
+        for_row_blocks(filled.shape, standardize)
+        for_row_blocks(filled.shape, expect)
         return out
 
     def expected_errors_of_rows(self, hops: Hops, codes: Array, neighbours: Array) -> Array:
@@ -174,27 +176,34 @@ class ValueModel:
 
     def half_widths(self, expected: Array, hops: Hops, coverage: float) -> Array:
         """Half the width of the interval of every cell, in standard deviations, given its expected error."""
-        quantile = self.errors.quantiles(coverage)
-        factors = self.errors.hop_factors(quantile, coverage)
-        mean = self.errors.expected_deviation()
-        of_unreachable = self.errors.deviation_quantiles(coverage) / np.where((mean > 0) & np.isfinite(mean), mean, 1.0)
-        of_unreachable = np.where(np.isnan(self.errors.of_constants), of_unreachable, quantile)
-        out = np.empty(expected.shape)
-        for rows in row_blocks(*expected.shape):
+        factors, out = self.errors.interval_factors(coverage), np.empty(expected.shape)
+
+        def multiply(rows: slice) -> None:
             codes = _expanded(hops, rows)
-            of_reachable = quantile * factors[np.minimum(codes, len(factors) - 1)]
-            with np.errstate(invalid="ignore"):
-                out[rows] = expected[rows] * np.where(hops.is_reachable(codes), of_reachable, of_unreachable)
-            out[rows][expected[rows] == 0] = 0.0
+            out[rows] = factors.half_widths(expected[rows], codes, hops.is_reachable(codes))
+
+        for_row_blocks(expected.shape, multiply)
         return out
 
-    def intervals(self, filled: Array, hops: Hops, half_widths: Array) -> tuple[Array, Array]:
-        """Lowest and highest value of every cell, within what is possible; known cells have their value twice."""
-        standardized, is_known = self._standardized(filled), half_widths == 0
-        for rows in row_blocks(*filled.shape) if self.scale.logarithmic.any() else ():
+    def intervals(self, filled: Array, hops: Hops, expected: Array, coverage: float, dtype: Any) -> tuple[Array, Array]:
+        """Lowest and highest value of every cell, given its expected error; known cells have their value twice."""
+        factors = self.errors.interval_factors(coverage)
+        low, high = np.empty(filled.shape, dtype=dtype), np.empty(filled.shape, dtype=dtype)
+
+        def fill(rows: slice) -> None:
             codes = _expanded(hops, rows)
+            half = factors.half_widths(expected[rows], codes, hops.is_reachable(codes))
+            low[rows], high[rows] = self._ends(filled[rows].astype(np.float64), hops, codes, half)
+
+        for_row_blocks(filled.shape, fill)
+        return low, high
+
+    def _ends(self, filled: Array, hops: Hops, codes: Array, half_widths: Array) -> tuple[Array, Array]:
+        """Ends of the intervals of some rows, within what is possible."""
+        standardized, is_known = self._standardized(filled), half_widths == 0
+        if self.scale.logarithmic.any():
             deviations = self.standard_deviations(codes == 0, hops.is_reachable(codes))
-            standardized[rows] -= self.scale.mean_shift(deviations**2)
+            standardized -= self.scale.mean_shift(deviations**2)
         low = np.maximum(self.scale.original(standardized - half_widths), self.scale.least)
         high = np.minimum(self.scale.original(standardized + half_widths), self.scale.greatest)
         low, high = self.scale.reach_mode(filled, np.minimum(low, filled), np.maximum(high, filled))
@@ -212,3 +221,14 @@ def row_blocks(n_rows: int, n_channels: int) -> Iterator[slice]:
     size = max(1, MAX_BLOCK_CELLS // max(n_channels, 1))
     for start in range(0, n_rows, size):
         yield slice(start, min(start + size, n_rows))
+
+
+def for_row_blocks(shape: tuple[int, int], work: Callable[[slice], None]) -> None:
+    """Call `work` with slices of rows that cover a table, on all threads."""
+    from pcfi._kernels.threads import run_tasks
+
+    def task(rows: slice) -> Callable[[Any], None]:
+        return lambda _: work(rows)
+
+    blocks = list(row_blocks(*shape))
+    run_tasks([task(rows) for rows in blocks], inline=len(blocks) == 1)

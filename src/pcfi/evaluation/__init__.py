@@ -42,10 +42,10 @@ def evaluate(
     random_state: "int | np.random.Generator | None" = None,
     progress: bool = False,
 ) -> Evaluation:
-    """Hide known cells in the pattern in which cells are missing, fill them with each method, and score the result.
+    """Hide known cells in the same pattern as the missing cells, fill them with each method, and score the result.
 
-    The cells of a fold are hidden from every step, tuning included. Numbers are scored by their errors; categories
-    (`pcfi.frames.evaluate`) by `accuracy`, the share of cells that get the right category.
+    The cells of a fold are hidden from every step, including tuning. Numbers are scored by their errors; categories
+    (`pcfi.frames.evaluate`) by `accuracy`, the share of cells with the correct category.
 
     Parameters
     ----------
@@ -58,17 +58,17 @@ def evaluate(
         {"values": {}, "paper": {"alpha": 0.9, "beta": 0.1, "objective": "representation"}}; `directed` and `progress`
         are the same for all.
     folds : int, default=3
-        Number of folds, at least 2. Each hides a fifth of the known cells, or 250,000 cells if that is less; there are
-        no more folds once every cell has been hidden.
+        Number of folds, at least 2. Each hides a fifth of the known cells, but at most 250,000 cells; there are fewer
+        folds if every cell has been hidden.
     unit : {"deviation", "data"}, default="deviation"
-        Unit of errors: the standard deviation of each channel's known values, so that channels of different scales
-        count alike, or the unit of the data.
+        Unit of errors: the standard deviation of each channel's known values, so that channels with different scales
+        count equally, or the unit of the data.
     known : boolean array of the shape of features, default=None
         As in `impute`.
     directed : bool, default=False
         As in `impute`.
     random_state : int, numpy Generator or None, default=None
-        Seed of the choice of hidden cells. None is a fixed seed.
+        Seed for the choice of hidden cells. None is a fixed seed.
     progress : bool, default=False
         Whether to show a progress bar.
 
@@ -93,7 +93,7 @@ def evaluate(
     problem = on_host(read_problem(features, graph, known, directed=directed))
     folds_made = make_folds(problem, _check_folds(folds), seed_of(random_state), with_constants=True)
     if len(folds_made) < 2:
-        raise FeatureError("too few cells are known to hide some of them: evaluate needs at least 2 nodes or cells")
+        raise FeatureError("too few known cells: evaluate needs at least 2 nodes or cells to hide")
     hidden = split_cells(folds_made, problem)
     error_unit = ErrorUnit.of(problem, unit)
     predictions: dict[str, list[FoldPrediction]] = {name: [] for name in settings}
@@ -146,12 +146,12 @@ class ErrorUnit:
     def of(cls, problem: Problem, name: str) -> "ErrorUnit":
         """Return the unit with a name out of `UNITS`."""
         if name == "deviation":
-            return cls(name, _standard_deviations(problem))
+            return cls(name, standard_deviations(problem))
         common = float(np.ldexp(0.5, np.frexp(problem.channels.magnitude.astype(np.float64).max())[1]))
         return cls(name, np.full(problem.values.shape[1], common), common)
 
 
-def _standard_deviations(problem: Problem) -> Array:
+def standard_deviations(problem: Problem) -> Array:
     """Return the standard deviation of the known values of each channel; 1 where it is 0."""
     known, channels = known_mask(problem), problem.channels
     squares = np.zeros(known.shape[1])
@@ -165,7 +165,7 @@ def _standard_deviations(problem: Problem) -> Array:
 
 def _check_folds(folds: object) -> int:
     if isinstance(folds, bool) or not isinstance(folds, int | np.integer) or folds < 2:
-        raise ParameterError(f"must be a whole number of at least 2, got {folds!r}", parameter="folds")
+        raise ParameterError(f"must be an integer of at least 2, got {folds!r}", parameter="folds")
     return int(folds)
 
 
@@ -186,7 +186,7 @@ def _read_options(options: Any, directed: bool, random_state: Any) -> Settings:
         raise ParameterError(f"methods must be names of methods, or a mapping from names to options, got {options!r}")
     if options.get("unreachable") == "nan":
         raise ParameterError(
-            "evaluate scores every hidden cell, but unreachable='nan' leaves some empty: choose another policy"
+            "evaluate scores every hidden cell, but unreachable='nan' leaves some of them NaN: choose another policy"
         )
     shared = set(options) & {"directed", "progress"}
     if shared:
@@ -209,7 +209,7 @@ def _predict(hidden: HiddenCells, hops: Array, unit: ErrorUnit, settings: Settin
     fold = hidden.numbers
     problem = replace(fold.problem, wrap_values=np.asarray, wrap_cells=np.asarray)
     if settings.method == "zero":
-        problem = replace(problem, categorical=slice(0))  # a zero is no category: it is scored as wrong, not refused
+        problem = replace(problem, categorical=slice(0))  # zero is not a category: score it as wrong, without an error
     start = time.perf_counter()
     result, _ = complete(problem, settings)  # its warnings are about the fold, not about the caller's data
     seconds = time.perf_counter() - start

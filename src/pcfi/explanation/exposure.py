@@ -160,6 +160,5 @@ def _widths(cells: CellInfo, channel: int) -> Array:
     errors, model = cells.standardized_errors, cells.model
     if errors is None or model is None:
         return np.full(len(cells.filled), np.inf)
-    half = model.half_widths(errors, cells.host_hops, COVERAGE)
-    low, high = model.intervals(cells.host_values, cells.host_hops, half)
+    low, high = model.intervals(cells.host_values, cells.host_hops, errors, COVERAGE, np.float64)
     return np.asarray((high - low)[:, channel])

@@ -3,14 +3,24 @@
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
+
+import numpy as np
 
 from pcfi.errors import FileError
 from pcfi.files.formats import DELIMITERS
 from pcfi.files.opening import InputFile
-from pcfi.files.text_types import NUMBER, ColumnScan, ColumnType, cast_text, decide_types, without_markers
+from pcfi.files.text_types import (
+    NUMBER,
+    ColumnScan,
+    ColumnType,
+    cast_text,
+    decide_types,
+    plain_numbers,
+    without_markers,
+)
 from pcfi.inputs.columns import TEXT_MARKERS, check_distinct
 from pcfi.inputs.node_tables import kind_of_arrow
 
@@ -19,6 +29,7 @@ _EUROPEAN = r"(\d{1,3}([.' \x{a0}\x{202f}]\d{3})+|\d+)(,\d+)?"  # 1.234,50
 DRESSED = rf"^\s*[-+]?[$€£¥]?\s?[-+]?({_ENGLISH}|{_EUROPEAN})\s?[%$€£¥]?\s*$"  # also $1,234.50, 12 %
 BLOCK = 1 << 22  # bytes parsed at a time; a row must fit
 ROWS = 1 << 13  # rows written at a time
+PIECES_PER_THREAD = 4  # of so many rows, which are turned into text before they are written
 SAMPLE = 1 << 18  # bytes that tell how numbers and columns are written
 MIN_THREADED_ROWS = 10_000  # below, threads cost more than they save
 
@@ -93,18 +104,23 @@ class DelimitedTable:
     cells: Any
     missing: Sequence[str] = ()
     decimal: str | None = None
+    _numbers: dict[str, Any] = field(default_factory=dict, repr=False)  # columns that are read already
 
     def types(self, as_text: Collection[str], *, channels: Collection[str] = ()) -> dict[str, ColumnType]:
         """The type that fits all values of each column; `as_text` stays text, and codes such as 007 unless channels."""
 
         def scanned(name: str) -> ColumnScan:
-            scan = ColumnScan.of_numbers()
-            scan.add(self.without_markers(name))
+            scan, cells = ColumnScan.of_numbers(), self.cells[name]
+            numbers = None if self.missing else plain_numbers(cells)
+            scan.add(self.without_markers(name) if numbers is None else cells, numbers)
+            if scan.type == "double":
+                self._numbers[name] = numbers
             if scan.has_codes and name not in channels:
                 scan.keep_text()
             return scan
 
-        scans = self._on_threads(scanned, [name for name in self.cells.column_names if name not in as_text])
+        names = [name for name in self.cells.column_names if name not in as_text]
+        scans = each_column(scanned, names, self.cells.num_rows)
         return decide_types(scans, self.source.words, dialect_of(self.source).delimiter, self.decimal)
 
     def typed(self, types: Mapping[str, ColumnType]) -> Any:
@@ -112,26 +128,29 @@ class DelimitedTable:
         table = self.cells
 
         def cast(name: str) -> Any:
+            numbers = self._numbers.pop(name, None)
+            if numbers is not None and types[name] == ColumnType(numbers.type):
+                return numbers
             return cast_text(self.without_markers(name), types[name].kind, types[name].decimal)
 
-        columns = self._on_threads(cast, [name for name, one in types.items() if str(one.kind) != "string"])
+        names = [name for name, one in types.items() if str(one.kind) != "string"]
+        columns = each_column(cast, names, self.cells.num_rows)
         for name, column in columns.items():
             table = table.set_column(table.column_names.index(name), name, column)
         return table
 
-    def _on_threads(self, function: Callable[[str], Result], names: Sequence[str]) -> dict[str, Result]:
-        """What a function makes of each column; pyarrow works on one column with one thread."""
-        if self.cells.num_rows < MIN_THREADED_ROWS:
-            return {name: function(name) for name in names}
-        from pcfi._kernels.threads import run_tasks
-
-        return dict(
-            zip(names, run_tasks([partial(lambda name, _: function(name), name) for name in names]), strict=True)
-        )
-
     def without_markers(self, name: str) -> Any:
         """A column with null where a cell is empty or holds a marker of missing cells."""
         return without_markers(self.cells[name], [*null_markers(), *self.missing])
+
+
+def each_column(function: Callable[[str], Result], names: Sequence[str], n_rows: int) -> dict[str, Result]:
+    """What a function makes of each column, on all threads; pyarrow works on one column with one thread."""
+    if n_rows < MIN_THREADED_ROWS:
+        return {name: function(name) for name in names}
+    from pcfi._kernels.threads import run_tasks
+
+    return dict(zip(names, run_tasks([partial(lambda name, _: function(name), name) for name in names]), strict=True))
 
 
 def null_markers() -> list[str]:
@@ -242,11 +261,11 @@ def empty_as_null(table: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    for place, field in enumerate(table.schema):
-        if pa.types.is_string(field.type):
+    for place, one in enumerate(table.schema):
+        if pa.types.is_string(one.type):
             column = table.column(place)
-            kept = pc.if_else(pc.equal(column, ""), pa.scalar(None, field.type), column)
-            table = table.set_column(place, field, kept)
+            kept = pc.if_else(pc.equal(column, ""), pa.scalar(None, one.type), column)
+            table = table.set_column(place, one, kept)
     return table
 
 
@@ -285,14 +304,30 @@ def _write_header(names: list[str], file: Any, delimiter: str) -> None:
 
 
 def _write_table(table: Any, file: Any, delimiter: str) -> None:
+    """Write the rows; pieces of them are turned into text on all threads."""
+    pieces = table.to_batches(max_chunksize=ROWS)
+    if table.num_rows < MIN_THREADED_ROWS:
+        for piece in pieces:
+            file.write(_lines(piece, delimiter))
+        return
+    from pcfi._kernels.threads import run_tasks, thread_count
+
+    size = thread_count() * PIECES_PER_THREAD
+    for start in range(0, len(pieces), size):
+        tasks = [partial(lambda piece, _: _lines(piece, delimiter), piece) for piece in pieces[start : start + size]]
+        for lines in run_tasks(tasks):
+            file.write(lines)
+
+
+def _lines(batch: Any, delimiter: str) -> Any:
+    """The rows of a record batch as a buffer of text."""
     import pyarrow.compute as pc
 
-    nothing = '""' if table.num_columns == 1 else ""  # an empty line would be no row
-    for batch in table.to_batches(max_chunksize=ROWS):
-        cells = [pc.fill_null(_as_text(column, delimiter), nothing) for column in batch.columns]
-        cells[-1] = pc.binary_join_element_wise(cells[-1], "\n", "")
-        lines = pc.binary_join_element_wise(*cells, delimiter)
-        file.write(lines.buffers()[2].slice(0, pc.sum(pc.binary_length(lines)).as_py()))
+    nothing = '""' if batch.num_columns == 1 else ""  # an empty line would be no row
+    cells = [pc.fill_null(_as_text(column, delimiter), nothing) for column in batch.columns]
+    cells[-1] = pc.binary_join_element_wise(cells[-1], "\n", "")
+    lines = pc.binary_join_element_wise(*cells, delimiter)
+    return lines.buffers()[2].slice(0, pc.sum(pc.binary_length(lines)).as_py())
 
 
 def _as_text(column: Any, delimiter: str) -> Any:
@@ -301,10 +336,24 @@ def _as_text(column: Any, delimiter: str) -> Any:
     import pyarrow.compute as pc
 
     texts = column.cast(pa.string())
-    if kind_of_arrow(column.type).is_number:
+    if kind_of_arrow(column.type).is_number or not _may_need_quotes(texts, delimiter):
         return texts
     special = pc.match_substring_regex(texts, f'^$|["\\r\\n{re.escape(delimiter)}]')
     if not pc.any(special).as_py():
         return texts
     quoted = pc.binary_join_element_wise('"', pc.replace_substring(texts, '"', '""'), '"', "")
     return pc.if_else(special, quoted, texts)
+
+
+def _may_need_quotes(texts: Any, delimiter: str) -> bool:
+    """Whether a value is empty, or has a quote, a delimiter or the end of a line in it, by the bytes of all values."""
+    import pyarrow.compute as pc
+
+    if pc.any(pc.equal(pc.binary_length(texts), 0)).as_py():
+        return True
+    _, offsets, data = texts.buffers()
+    if offsets is None or data is None:  # all values are null
+        return False
+    first, last = np.frombuffer(offsets, dtype=np.int32)[[texts.offset, texts.offset + len(texts)]]
+    cells = np.frombuffer(data, dtype=np.uint8)[first:last]
+    return any((cells == mark).any() for mark in f'"\r\n{delimiter}'.encode())

@@ -15,7 +15,7 @@ from pcfi.files.text import (
     refuse_mixture,
     utf8_errors,
 )
-from pcfi.files.text_types import ColumnScan, cast_text, decide_types, without_markers
+from pcfi.files.text_types import ColumnScan, cast_text, decide_types, plain_numbers, without_markers
 from pcfi.inputs.columns import TEXT_MARKERS, NodeColumns, check_name, id_by_name
 
 
@@ -50,7 +50,7 @@ class TextBatches:
         for batch in self.read(nulls=True):
             self.n_rows += batch.num_rows
             for name, scan in scans.items():
-                scan.add(batch.column(name))
+                scan.add(batch.column(name), plain_numbers(batch.column(name)))
         if not self.n_rows:
             raise FileError(f"{file.words} has a header but no rows")
         for name, scan in scans.items():

@@ -1,7 +1,8 @@
 """Columns of text -> the type that fits all values of each column, and its decimal mark; for files of any size."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from pcfi.errors import FileError
@@ -10,10 +11,10 @@ from pcfi.inputs.columns import TEXT_MARKERS
 NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
 PATTERNS = {".": NUMBER, ",": NUMBER.replace(r"\.", ",")}  # numbers, by their decimal mark
 GROUPED = {mark: rf"^\s*[-+]?[1-9]\d{{0,2}}\{mark}\d{{3}}\s*$" for mark in PATTERNS}  # 1.234, which may be 1234
-MARK = {mark: rf"\{mark}" for mark in PATTERNS}
 CODE = r"^\s*[-+]?0\d"  # 007
 HEXADECIMAL = r"^\s*[-+]?0[xX]"
 WHOLE = r"^\s*[-+]?\d+\s*$"
+OFFSET_BYTES = 4  # of a value of an array of strings
 SAMPLE = 1000  # values that usually tell the decimal mark of a column
 
 
@@ -23,6 +24,25 @@ class ColumnType:
 
     kind: Any
     decimal: str = "."
+
+
+class _FilledValues:
+    """The values of a column of text that are not missing: a sample first, then all, which often are not needed."""
+
+    def __init__(self, column: Any, *, is_plain: bool) -> None:
+        self._column, self._is_plain = column, is_plain
+
+    def __iter__(self) -> Iterator[Any]:
+        yield self._filled(self._column.slice(0, SAMPLE))
+        yield self.all
+
+    @cached_property
+    def all(self) -> Any:
+        return self._filled(self._column)
+
+    def _filled(self, column: Any) -> Any:
+        values = column.filter(_is_filled(column))
+        return values if self._is_plain else _plain(values)
 
 
 @dataclass
@@ -46,52 +66,53 @@ class ColumnScan:
 
         return ColumnScan(types=[pa.int64(), pa.bool_(), pa.float64()])
 
-    def add(self, column: Any) -> None:
-        """Take the next values of the column into account; null is missing."""
+    def add(self, column: Any, numbers: Any = None) -> None:
+        """Take the next values of the column into account; null is missing. `numbers` is what `plain_numbers` says."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        filled = pc.fill_null(pc.not_equal(column, ""), False)
-        values = _plain(column.filter(filled))
-        before, self.n_rows, self.n_filled = self.n_rows, self.n_rows + len(column), self.n_filled + len(values)
-        if not len(values):
+        values = _FilledValues(column, is_plain=numbers is not None)
+        before, n_filled = self.n_rows, len(values.all) if numbers is None else len(numbers) - numbers.null_count
+        self.n_rows, self.n_filled = self.n_rows + len(column), self.n_filled + n_filled
+        if not n_filled:
             return
-        self.types = [kind for kind in self.types if _casts(values, kind)]
-        self.is_whole = self.is_whole and all(
-            pc.all(_matches(part, WHOLE)).as_py() for part in (values.slice(0, SAMPLE), values)
-        )
+        known = [] if numbers is None else [pa.float64()]
+        self.types = [kind for kind in self.types if kind in known or all(_casts(_plain(one), kind) for one in values)]
+        self.is_whole = self.is_whole and all(pc.all(_matches(part, WHOLE)).as_py() for part in values)
         if self.is_whole or pa.int64() in self.types:
-            self.has_codes = self.has_codes or any(_any_match(values, pattern) for pattern in (CODE, HEXADECIMAL))
-        self._count_numbers(values)
+            self.has_codes = self.has_codes or any(_any_match(values.all, pattern) for pattern in (CODE, HEXADECIMAL))
+        self._count_numbers(column if numbers is not None else values.all, n_filled)
         if self.first_text is None and self.n_numbers["."] < self.n_filled:
-            numbers = pc.fill_null(pc.match_substring_regex(column, NUMBER), False)
-            row = pc.index(pc.and_(filled, pc.invert(numbers)), True).as_py()
+            numeric = pc.fill_null(pc.match_substring_regex(column, NUMBER), False)
+            row = pc.index(pc.and_(_is_filled(column), pc.invert(numeric)), True).as_py()
             self.first_text = None if row < 0 else (column[row].as_py(), before + row)
-        for mark in PATTERNS:
+        for mark in PATTERNS if numbers is None else ".":
             self._look_at_mark(values, mark)
 
-    def _count_numbers(self, values: Any) -> None:
+    def _count_numbers(self, values: Any, n_filled: int) -> None:
         import pyarrow as pa
         import pyarrow.compute as pc
 
         if pa.float64() in self.types:
             points = pc.sum(pc.match_substring(values, ".")).as_py()
-            counts = {".": len(values), ",": len(values) - points}
+            counts = {".": n_filled, ",": n_filled - points}
         else:
             counts = {mark: pc.sum(pc.match_substring_regex(values, one)).as_py() for mark, one in PATTERNS.items()}
         self.n_numbers = {mark: self.n_numbers[mark] + count for mark, count in counts.items()}
 
-    def _look_at_mark(self, values: Any, mark: str) -> None:
+    def _look_at_mark(self, values: "_FilledValues", mark: str) -> None:
         """Find a value that decides what a mark means, in a sample first; else one that leaves it open."""
-        for part in (values.slice(0, SAMPLE), values):
-            if mark in self.decided:
-                return
-            marked = part.filter(_matches(part, MARK[mark]))
+        import pyarrow.compute as pc
+
+        for part in values if mark not in self.decided else ():
+            marked = part.filter(pc.match_substring(part, mark))
             marked = marked.filter(_matches(marked, PATTERNS[mark]))
             grouped = _matches(marked, GROUPED[mark])
             for key, chosen in ((self.grouped, marked.filter(grouped)), (self.decided, _without(marked, grouped))):
                 if len(chosen):
                     key.setdefault(mark, chosen[0].as_py())
+            if mark in self.decided:
+                return
 
     def keep_text(self) -> None:
         """Treat the column as text, because it holds codes such as 007 or 0xFF."""
@@ -190,6 +211,42 @@ def _plain(values: Any) -> Any:
 
     values = pc.utf8_trim_whitespace(values)
     return pc.replace_substring_regex(values, r"^\+", "") if pc.any(pc.starts_with(values, "+")).as_py() else values
+
+
+def plain_numbers(column: Any) -> Any:
+    """The numbers of a column of text, null where a cell is empty; None if a cell is neither a number nor empty.
+
+    Nor if a cell is a marker such as nan, or has spaces around it: then more has to be found out about the column.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        numbers = _empty_as_null(column).cast(pa.float64())
+    except pa.ArrowInvalid:
+        return None
+    return None if pc.any(pc.is_nan(numbers)).as_py() else numbers
+
+
+def _empty_as_null(column: Any) -> Any:
+    """A column of text with null where a cell is empty; the text is not copied."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if isinstance(column, pa.ChunkedArray):
+        return pa.chunked_array([_empty_as_null(chunk) for chunk in column.chunks], type=column.type)
+    _, offsets, data = column.buffers()
+    if offsets is None:  # there are no rows
+        return column
+    valid = pc.fill_null(pc.greater(pc.binary_length(column), 0), False)
+    offsets = offsets.slice(OFFSET_BYTES * column.offset)
+    return pa.Array.from_buffers(column.type, len(column), [valid.buffers()[1], offsets, data])
+
+
+def _is_filled(column: Any) -> Any:
+    import pyarrow.compute as pc
+
+    return pc.fill_null(pc.not_equal(column, ""), False)
 
 
 def _casts(values: Any, kind: Any) -> bool:

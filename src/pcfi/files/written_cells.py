@@ -25,7 +25,7 @@ class WrittenCells:
     decimals : dict of str
         The decimal mark of each column of numbers; that of the file if the column has none.
     spellings : dict of str
-        The first truth value of columns that hold some, if these rows are not all rows.
+        The first truth value of columns that hold some.
     """
 
     cells: Any
@@ -44,7 +44,9 @@ class WrittenCells:
             return bool(pc.any(pc.match_substring(texts.cells[name], ".")).as_py())
 
         marks = _decimal_marks(types, texts.decimal, has_point)
-        return WrittenCells(texts.cells, texts.source.format.name, dialect_of(texts.source), *marks)
+        flags = [name for name, one in types.items() if str(one.kind) == "bool"]
+        spellings = {name: known[0].as_py() for name in flags if len(known := texts.without_markers(name).drop_null())}
+        return WrittenCells(texts.cells, texts.source.format.name, dialect_of(texts.source), *marks, spellings)
 
     @staticmethod
     def parts_of(batches: TextBatches) -> Iterator["WrittenCells"]:
@@ -71,17 +73,21 @@ class WrittenCells:
         import pyarrow as pa
         import pyarrow.compute as pc
 
+        if missing is not None:
+            column, mask = column.filter(pa.array(missing)), pa.array(missing)
         texts = column.cast(pa.string())
         decimal = self.decimal if missing is None else self.decimals.get(name, self.decimal)
         if decimal == "," and kind_of_arrow(column.type).is_number:
             texts = pc.replace_substring(texts, ".", ",")
         if missing is None:
             return texts
-        written = self.cells[name]
         if pa.types.is_boolean(column.type):
-            known = written.filter(pa.array(~missing))
-            texts = _spelled_as(texts, self.spellings.get(name, known[0].as_py() if len(known) else ""))
-        return pc.if_else(pa.array(missing), texts, written)
+            texts = _spelled_as(texts, self.spellings.get(name, ""))
+        return pc.replace_with_mask(self.cells[name].combine_chunks(), mask, texts.combine_chunks())
+
+    def rows(self, start: int, count: int) -> "WrittenCells":
+        """Some of the rows."""
+        return replace(self, cells=self.cells.slice(start, count))
 
 
 def _decimal_marks(

@@ -1,1 +1,1 @@
-"""What the user holds (arrays, tensors, tables, graphs) -> a checked `Problem`. The only place that checks input."""
+"""The user's arrays, tensors, tables and graphs -> a checked `Problem`. The only place that checks input."""

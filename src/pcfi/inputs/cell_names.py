@@ -1,4 +1,4 @@
-"""Names of cells: what the caller calls a node and a column -> row and column number, and back."""
+"""Node ids and column names <-> row and column numbers."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
@@ -12,21 +12,21 @@ import numpy as np
 from pcfi.errors import ParameterError, counted
 from pcfi.inputs.ids import narwhals
 
-MAX_COMPARED = 20_000  # names that are compared with a misspelled one; more would take seconds
+MAX_COMPARED = 20_000  # names that are compared with a misspelled name; more would take seconds
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CellNames:
-    """How the caller names nodes and columns.
+    """How the caller refers to nodes and columns.
 
     Attributes
     ----------
     ids : narwhals Series or None
-        Ids of the nodes in the order of the rows; None: nodes are named by row numbers.
+        Ids of the nodes in the order of the rows; None: row numbers are used.
     columns : tuple of str
-        Names of the columns; empty: they are named by numbers.
+        Names of the columns; empty: column numbers are used.
     categories : mapping from column number to tuple of str
-        Categories of the columns that have some, in the order of their channels.
+        Categories of the categorical columns, in the order of their channels.
     """
 
     ids: Any = None
@@ -35,7 +35,7 @@ class CellNames:
 
     @staticmethod
     def of_table(table: Any) -> "CellNames":
-        """How a `NodeTable` names nodes, columns and categories."""
+        """Ids, column names and categories of a `NodeTable`."""
         frame = narwhals().from_native(table.native, eager_only=True)
         categories = {
             number: tuple(map(str, frame.get_column(column.name)[column.samples.tolist()].to_list()))
@@ -53,7 +53,7 @@ class CellNames:
         """Row of a node; raises `ParameterError` with the closest name if there is none."""
         node = node.item() if isinstance(node, np.generic) else node
         if self.ids is None:
-            return _number(node, n_nodes, "node", "nodes are named by row numbers")
+            return _number(node, n_nodes, "node", "nodes are identified by row numbers")
         if isinstance(node, Hashable) and node in self._rows:
             return self._rows[node]
         names = [str(name) for name in self._rows]
@@ -66,20 +66,20 @@ class CellNames:
         if str(column) in self.columns:
             return self.columns.index(str(column))
         if not self.columns:
-            return _number(column, n_columns, "column", "columns are named by numbers")
+            return _number(column, n_columns, "column", "columns are identified by numbers")
         raise ParameterError(
             f"{column!r} is not a filled column{_closest(str(column), list(self.columns))}", parameter="column"
         )
 
     def node(self, row: int) -> Any:
-        """What a node is called."""
+        """Id of a node."""
         if self.ids is None:
             return int(row)
         name = self.ids[int(row)]
         return name.item() if isinstance(name, np.generic) else name
 
     def name(self, column: int) -> str:
-        """What a column is called."""
+        """Name of a column."""
         return self.columns[column] if self.columns else f"column {column}"
 
 

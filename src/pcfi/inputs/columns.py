@@ -1,7 +1,7 @@
-"""Which columns of a table are ids, channels, ends and weights of edges, and which values mean missing.
+"""Rules that choose the id, channel, edge and weight columns of a table, and the values that mean missing.
 
-Pure functions on names and kinds of columns. Tables in memory, files and files larger than memory all call them, so a
-column has the same meaning whichever way it comes in. `docs/reading-tables.md` is the same in words.
+Pure functions of column names and kinds. Tables in memory, files, and files larger than memory all use them, so that a
+column has the same meaning everywhere. `docs/reading-tables.md` describes the rules.
 """
 
 import re
@@ -27,18 +27,18 @@ END_NAMES = (
     ("i", "j"),
 )
 WEIGHT_NAMES = ("weight", "weights", "w")
-TEXT_MARKERS = ("", "NA", "N/A", "n/a", "null", "NULL", "NaN", "nan")  # missing in columns of text of a text file
+TEXT_MARKERS = ("", "NA", "N/A", "n/a", "null", "NULL", "NaN", "nan")  # missing in text columns of a text file
 UNKNOWN_IDS = ("error", "drop")
-MAX_NAMES_SHOWN = 20  # columns that an error lists
-MAX_EXACT_INTEGER = 2**53  # beyond it float64 cannot tell neighbouring integers apart
+MAX_NAMES_SHOWN = 20  # column names in an error
+MAX_EXACT_INTEGER = 2**53  # float64 cannot represent all integers beyond
 
 Weight = str | Literal[False] | None
 
 
 class Kind(Enum):
-    """What a column holds, as far as the rules of this module are concerned."""
+    """Kind of values in a column, as the rules of this module distinguish them."""
 
-    INTEGER = "whole numbers"
+    INTEGER = "integers"
     NUMBER = "numbers"
     TEXT = "text"
     OTHER = "something else"
@@ -51,7 +51,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeColumns:
-    """What the user says about the columns of a node table.
+    """The user's choices for the columns of a node table.
 
     Attributes
     ----------
@@ -59,13 +59,13 @@ class NodeColumns:
     channels : sequence of str or None
         Columns of numbers to fill; None: all of them.
     exclude : sequence of str
-        Columns that are not channels.
+        Numeric columns that are not channels.
     categorical : sequence of str
-        Columns of categories to fill.
+        Categorical columns to fill.
     missing_values : sequence
         Values that mean missing, besides null and NaN.
     decimal : "." or "," or None
-        What stands before the fraction of numbers in a text file; None: each column shows it.
+        Decimal mark of a text file; None: detected for each column.
     """
 
     id: Any = None
@@ -80,11 +80,11 @@ class NodeColumns:
 
     @property
     def filled(self) -> set[str]:
-        """Columns that the user names as channels or categories."""
+        """Columns that the user names as channels or as categorical."""
         return {*(self.channels or ()), *self.categorical}
 
     def check(self, names: Sequence[str], what: str) -> None:
-        """Raise `ParameterError` if a column is named that `what` does not have, or the ids are to be filled."""
+        """Raise `ParameterError` if a named column does not exist in `what`, or if the id column is to be filled."""
         lists = {"channels": self.channels or (), "exclude": self.exclude, "categorical": self.categorical}
         ids = id_by_name(names, self)
         for parameter, columns in lists.items():
@@ -104,16 +104,16 @@ class NodeColumns:
 
 @dataclass(frozen=True, kw_only=True)
 class EdgeColumns:
-    """What the user says about the columns of an edge table.
+    """The user's choices for the columns of an edge table.
 
     Attributes
     ----------
     source, target : str or None
-        None: by the usual names.
+        None: chosen by common names.
     weight : str, False or None
-        None: by the usual names; False: all edges count 1.
+        None: chosen by common names; False: every edge has weight 1.
     unknown_ids : {"error", "drop"}
-        What happens to an edge that names an id that no node has.
+        What to do with an edge that refers to an unknown id.
     decimal : "." or "," or None
         As in `NodeColumns`.
     """
@@ -128,8 +128,8 @@ class EdgeColumns:
         check_decimal(self.decimal)
         if self.source is not None and self.source == self.target:
             raise ParameterError(
-                f"source and target are both {self.source!r}, so that every edge would link a node to itself: name two "
-                "columns"
+                f"source and target are both {self.source!r}, so every edge would link a node to itself: name two "
+                "different columns"
             )
         if self.unknown_ids not in UNKNOWN_IDS:
             allowed = ", ".join(map(repr, UNKNOWN_IDS))
@@ -138,7 +138,7 @@ class EdgeColumns:
 
 @dataclass(frozen=True)
 class ChosenEdgeColumns:
-    """The columns of an edge table that hold the ends of an edge and, if there are any, the weights."""
+    """Columns of an edge table that hold the ends and, if any, the weights."""
 
     source: str
     target: str
@@ -155,14 +155,14 @@ class ChosenEdgeColumns:
 
 
 def listed(names: Iterable[Any]) -> str:
-    """Names of columns as an error lists them."""
+    """Column names as an error lists them."""
     names = list(names)
     shown = ", ".join(map(repr, names[:MAX_NAMES_SHOWN])) + (", ..." if len(names) > MAX_NAMES_SHOWN else "")
     return shown or "no columns"
 
 
 def shortened(names: Sequence[str], n_shown: int = 6) -> str:
-    """Names of columns in a line, without the middle ones if there are many.
+    """Column names as text, shortened if there are many.
 
     >>> shortened(["age", "income", "weight", "height"], 2)
     'age, income, ... height'
@@ -179,7 +179,7 @@ def check_name(parameter: str, name: Any, names: Sequence[Any], what: str) -> No
 
 
 def check_decimal(decimal: Any) -> None:
-    """Raise `ParameterError` if this is no decimal mark."""
+    """Raise `ParameterError` if this is not a decimal mark."""
     if decimal not in (None, ".", ","):
         raise ParameterError(f"must be '.' or ',', got {decimal!r}", parameter="decimal")
 
@@ -195,7 +195,7 @@ def check_distinct(names: Sequence[str], what: str, error: type[Exception] = Fea
 
 
 def id_by_name(names: Sequence[str], columns: NodeColumns) -> Any:
-    """The column of ids that the user names; else one with a usual name; else None.
+    """The id column that the user names; else one with a common name; else None.
 
     >>> id_by_name(["age", "Node_ID"], NodeColumns())
     'Node_ID'
@@ -206,7 +206,7 @@ def id_by_name(names: Sequence[str], columns: NodeColumns) -> Any:
 
 
 def id_like_names(names: Sequence[str], columns: NodeColumns) -> list[str]:
-    """Columns named as ids often are, unless the user wants them filled.
+    """Columns with names like ids, except those that the user wants to fill.
 
     >>> id_like_names(["age", "customer_id", "userId", "covid"], NodeColumns())
     ['customer_id', 'userId']
@@ -222,7 +222,7 @@ def choose_id(
     has_index: bool = False,
     could_name_ends: Callable[[str], bool] = lambda _: True,
 ) -> Any:
-    """The column of ids, or None: then the nodes are named by the index of the table if it has one, else by row number.
+    """The id column; None if nodes are identified by the index of the table, or by row number.
 
     Parameters
     ----------
@@ -231,9 +231,9 @@ def choose_id(
     is_unique : callable
         Whether all values of a column differ and none is missing.
     has_index : bool
-        Whether the table has an index other than the row numbers.
+        Whether the table has an index other than 0, 1, 2, ...
     could_name_ends : callable
-        Whether a column of text could hold what stands in the ends of the edges; no if these are whole numbers.
+        Whether a text column could contain the ids that the edges use.
     """
     named = id_by_name(list(kinds), columns)
     if named is not None:
@@ -261,7 +261,7 @@ def choose_channels(kinds: Mapping[str, Kind], columns: NodeColumns, id_column: 
 
 
 def marker_values(markers: Sequence[Any], kind: Kind) -> list[Any]:
-    """The missing-value markers that a column of this kind can hold, in its type.
+    """The missing-value markers that a column of this kind can contain, in its type.
 
     >>> marker_values(["-999", "?", 1.5], Kind.INTEGER), marker_values([-999, "?"], Kind.TEXT)
     ([-999], ['-999', '?'])
@@ -289,10 +289,10 @@ def refuse_long_integers(low: Any, high: Any, what: str, remedy: str = "subtract
 
 
 def choose_edge_columns(names: Sequence[str], columns: EdgeColumns, what: str) -> ChosenEdgeColumns:
-    """Ends and weights of an edge table.
+    """Choose the end and weight columns of an edge table.
 
-    The ends are named, or have usual names, or are the first two of two or three columns. The weights are named, or
-    have a usual name; otherwise all edges count 1.
+    The ends are the named columns, or columns with common names, or the first two of two or three columns. The weights
+    are the named column, or one with a common name; otherwise every edge has weight 1.
 
     >>> print(choose_edge_columns(["w", "Dst", "Src", "kind"], EdgeColumns(), "the edge table"))
     'Src' to 'Dst', weights in 'w'
@@ -304,7 +304,7 @@ def choose_edge_columns(names: Sequence[str], columns: EdgeColumns, what: str) -
     if source is None or target is None:
         raise GraphError(
             f"{what} has the columns {listed(names)}",
-            remedy="name those that hold the ends of an edge with {source} and {target}",
+            remedy="name the columns with the ends of each edge with {source} and {target}",
         )
     weight = columns.weight
     if weight is None:
@@ -324,7 +324,7 @@ def _usual_ends(names: Sequence[str]) -> tuple[str, str] | None:
 
 
 def looks_like_data(ends: tuple[str, str], is_id: Callable[[str], bool]) -> bool:
-    """Whether the names of both ends are ids of nodes, so that the first edge seems to stand where names belong.
+    """Whether the names of both end columns are node ids, so that the header is probably missing.
 
     >>> looks_like_data(("ann", "bob"), {"ann", "bob", "cyd"}.__contains__)
     True
@@ -334,15 +334,15 @@ def looks_like_data(ends: tuple[str, str], is_id: Callable[[str], bool]) -> bool
 
 
 def headless(what: str, ends: tuple[str, str]) -> GraphError:
-    """The error for an edge table whose first line is an edge."""
+    """The error for an edge table without a header."""
     return GraphError(
-        f"{what} begins with the edge from {ends[0]!r} to {ends[1]!r}, which are nodes: its first line must name the "
-        "columns, as in source,target"
+        f"{what} begins with the edge from {ends[0]!r} to {ends[1]!r}: its first line must name the columns, as in "
+        "source,target"
     )
 
 
 def unused_weight(kinds: Mapping[str, Kind], chosen: ChosenEdgeColumns, columns: EdgeColumns) -> str | None:
-    """The only further column of an unweighted edge table if it holds numbers: perhaps the user expects weights."""
+    """The only further column of an unweighted edge table, if it is numeric: the user may expect weights."""
     others = [name for name in kinds if name not in chosen.ends]
     if chosen.weight is not None or columns.weight is False or len(others) != 1:
         return None

@@ -1,7 +1,7 @@
-"""The containers that features come in: arrays, tensors, tables. What is in them, and the ways back."""
+"""Containers of features (arrays, tensors, tables): their contents, and how results are put back into them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,7 @@ from pcfi._typing import Array
 from pcfi.errors import FeatureError, UnsupportedTypeError
 from pcfi.inputs import tensors
 from pcfi.inputs.cell_names import CellNames
-from pcfi.inputs.code_columns import code_columns, warn_of_codes
+from pcfi.inputs.code_columns import code_columns, warn_of_columns
 from pcfi.inputs.columns import refuse_long_integers
 from pcfi.inputs.graphs import GraphLike
 from pcfi.inputs.ids import is_frame
@@ -21,59 +21,50 @@ from pcfi.inputs.position_columns import append_to_table
 Wrap = Callable[[Array], Any]
 
 
-def _as_it_is(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 
 def append_columns(values: Array, channels: Array) -> Array:
-    """An array with further channels behind its own, in its dtype."""
+    """An array with further channels appended, in its dtype."""
     return np.concatenate([values, channels.astype(values.dtype)], axis=1)
 
 
 def default_channel_name(channel: int) -> str:
-    """What a channel without a name is called in messages."""
+    """Name of an unnamed channel in messages."""
     return f"channel {channel}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Container:
-    """Features read from the caller's container, and the functions that put results into such a container.
+class ContainerLayout:
+    """Columns of the caller's container, and functions that put results into such a container.
 
     Attributes
     ----------
-    array : ndarray of any real dtype, or a float32 or float64 tensor on a device that the compiled kernels cannot reach
-    known : array-like or None
-        The known mask; None if NaN decides.
     wrap_values : callable
-        Filled values (in float32 or float64) -> what the caller gets.
+        Filled values (float32 or float64) -> the container that the caller gets.
     wrap_cells : callable
-        Another table of the same shape (confidence, hops, a mask) -> what the caller gets. Kept by the result, so it
-        can be pickled.
+        Another table of the same shape (confidence, hops, a mask) -> the container. Can be pickled, because the result
+        keeps it.
     append : callable
-        A result of this container, and an array of position channels -> both in one, named if columns have names.
-        Can be pickled, too.
-    number_nodes : callable
-        A graph that names nodes as the container does -> one that names rows.
+        A result in the container, and an array of position channels -> both in one container. Can be pickled.
     first_channels : index of channels
-        Those whose cells are counted: of a column of categories, which is several channels, the first.
+        The first channel of each column; a categorical column has several channels, but its cells are counted once.
     categorical : index of channels
-        Those that are a category of a column.
+        Channels that represent a category.
     wrap_categories : callable or None
-        Number of a column of categories and an array of one number per row and category -> a table.
+        Number of a categorical column, and an array with one number per row and category -> a table.
     column_names : tuple of str
-        Names of the columns, if they have names; a column of categories is several channels.
+        Names of the columns; empty if they have none.
     channel_name : callable
-        What a channel is called in messages.
+        Name of a channel in messages.
     names : CellNames
-        How the caller names nodes and columns.
+        How the caller refers to nodes and columns.
     """
 
-    array: Any
-    known: Any = None
-    wrap_values: Wrap = _as_it_is
-    wrap_cells: Wrap = _as_it_is
+    wrap_values: Wrap = _identity
+    wrap_cells: Wrap = _identity
     append: Callable[[Any, Array], Any] = append_columns
-    number_nodes: Callable[[GraphLike], GraphLike] = _as_it_is
     first_channels: Any = field(default_factory=lambda: slice(None))
     categorical: Any = field(default_factory=lambda: slice(0))
     wrap_categories: Callable[[int, Array], Any] | None = None
@@ -81,13 +72,35 @@ class Container:
     channel_name: Callable[[int], str] = default_channel_name
     names: CellNames = field(default_factory=CellNames)
 
+    def layout(self) -> dict[str, Any]:
+        """The fields of this class by name, to pass them on."""
+        return {one.name: getattr(self, one.name) for one in fields(ContainerLayout)}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Container(ContainerLayout):
+    """Features read from the caller's container.
+
+    Attributes
+    ----------
+    array : ndarray of any real dtype, or a float32 or float64 tensor on a device that the compiled kernels cannot reach
+    known : array-like or None
+        The known mask; None if NaN marks missing cells.
+    number_nodes : callable
+        A graph that uses the node ids of the container -> a graph that uses row numbers.
+    """
+
+    array: Any
+    known: Any = None
+    number_nodes: Callable[[GraphLike], GraphLike] = _identity
+
 
 def open_container(features: Any, known: Any, graph: GraphLike = None) -> Container:
-    """The features and the known mask out of whatever they came in; the graph says how a table has to name nodes."""
+    """Read the features and the known mask; the graph determines which column of a table holds the ids."""
     if is_frame(features):
         features = read_table(features, graph=graph)
         remedy = "drop them, or use pcfi.frames.impute with channels=[...]"
-        warn_of_codes(code_columns(features, graph), remedy, stacklevel=4)
+        warn_of_columns(features, code_columns(features, graph), remedy, stacklevel=4)
     return next(read for recognises, read in _READERS if recognises(features))(features, known)
 
 
@@ -116,8 +129,10 @@ def _read_table(table: NodeTable, known: Any) -> Container:
 def _read_tensor(features: Any, known: Any) -> Container:
     if str(features.dtype) == "torch.int64" and features.numel():
         refuse_long_integers(features.min(), features.max(), "features")
-    array, back = tensors.read_features(features)
-    return Container(array=array, known=known, wrap_values=back.values, wrap_cells=back.table, append=back.append)
+    array, wrapper = tensors.read_features(features)
+    return Container(
+        array=array, known=known, wrap_values=wrapper.values, wrap_cells=wrapper.table, append=wrapper.append
+    )
 
 
 def _read_array(features: Any, known: Any) -> Container:
@@ -135,13 +150,13 @@ def _to_array(features: Any, known: Any) -> Array:
     if hasattr(features, "toarray") and hasattr(features, "nnz"):
         if known is None:
             raise FeatureError(
-                "features is sparse, which cannot tell missing from zero: pass known= (True = known) as well"
+                "features is sparse, so missing cells cannot be told from zeros: pass known= (True = known) as well"
             )
         return np.asarray(features.toarray())
     if not isinstance(features, np.ndarray | list | tuple):
         name = f"{type(features).__module__}.{type(features).__qualname__}"
         raise UnsupportedTypeError(
-            f"features is a {name}, which pcfi does not know: pass a numpy array, nested lists, a torch tensor, a "
+            f"features is a {name}, which is not supported: pass a numpy array, nested lists, a torch tensor, a "
             "table of pandas, polars or pyarrow, or a scipy sparse matrix together with known="
         )
     try:

@@ -7,34 +7,34 @@ from typing import Any
 import numpy as np
 
 from pcfi._typing import Array
-from pcfi.errors import GraphError, counted
+from pcfi.errors import GraphError
 from pcfi.inputs.columns import EdgeColumns, Kind, choose_edge_columns, unused_weight
 from pcfi.inputs.ids import ROWS_IN_SAMPLE, Ids, is_unique, kind_of, kinds_of, locate, match_kind, narwhals, open_frame
 
-MAX_IDS_SHOWN = 5  # ids that an error names
-MANY_EDGES = 100_000  # edges whose two ends are looked up on two threads
+MAX_IDS_SHOWN = 5  # ids in an error
+MANY_EDGES = 100_000  # from here on, edges are looked up on several threads
 NEARLY_EQUAL: dict[str, Callable[[str], str]] = {
-    "spaces around them do": str.strip,
-    "upper and lower case do": str.lower,
-    "leading zeros do": lambda name: name.lstrip("0"),
+    "surrounding spaces": str.strip,
+    "upper and lower case": str.lower,
+    "leading zeros": lambda name: name.lstrip("0"),
 }
 
 
 def open_edges(edges: Any, columns: EdgeColumns) -> tuple[Any, Any]:
-    """The edge table as a narwhals DataFrame, and which of its columns are ends and weights."""
+    """The edge table as a narwhals DataFrame, and its end and weight columns."""
     frame = open_frame(edges, "the edge table")
     return frame, choose_edge_columns(frame.columns, columns, "the edge table")
 
 
 def kind_of_ends(edges: Any, columns: EdgeColumns) -> Kind:
-    """Kind of the ends of the edges: integers if both are, else text."""
+    """Kind of the ends of the edges: integers if both columns are, else text."""
     frame, chosen = open_edges(edges, columns)
     kinds = {kind_of(frame.get_column(name).dtype) for name in chosen.ends}
     return kinds.pop() if len(kinds) == 1 and kinds <= {Kind.INTEGER, Kind.TEXT} else Kind.TEXT
 
 
 def unused_weight_column(edges: Any, columns: EdgeColumns) -> str | None:
-    """A column of numbers that the user may expect to be the weights, but that is not used."""
+    """An unused numeric column that the user may expect to be the weights."""
     frame, chosen = open_edges(edges, columns)
     return unused_weight(kinds_of(frame), chosen, columns)
 
@@ -42,40 +42,59 @@ def unused_weight_column(edges: Any, columns: EdgeColumns) -> str | None:
 def read_edges(
     edges: Any, ids: Ids, columns: EdgeColumns | None = None, *, nodes: Any = None
 ) -> tuple[Array, Array | None]:
-    """An edge table that names nodes by id -> (edge index, weights). `nodes` is the node table, for errors."""
+    """An edge table with node ids -> (edge index, weights). `nodes` is the node table, for errors."""
     columns = columns or EdgeColumns()
     frame, chosen = open_edges(edges, columns)
     try:
         ends = _rows_of_ends(frame, chosen.ends, ids, nodes)
-        known: Array = np.logical_and(ends[0] >= 0, ends[1] >= 0)
-        if not known.all() and (columns.unknown_ids == "error" or not known.any()):
+        known: Array | None = None  # all of them
+        if ends.size and ends.min() < 0:
+            known = np.logical_and(ends[0] >= 0, ends[1] >= 0)
+        if known is not None and (columns.unknown_ids == "error" or not known.any()):
             _refuse_unknown(frame, chosen.ends, ends, ids)
     except GraphError as error:
         if nodes is not None:
             others = (name for name in nodes.columns if name != ids.column)
             match = column_of_ends(nodes, others, frame, chosen.ends)
             if match is not None:
-                text = f"{error.message}; the column {match!r} of the nodes holds all ids that the edges name"
+                text = f"{error.message}; the node column {match!r} contains all ids that the edges use"
                 raise GraphError(text, remedy="name it with {id}") from None
         raise
-    return ends[:, known], _read_weights(frame, chosen.weight, known)
+    weights = _read_weights(frame, chosen.weight)
+    if known is None:
+        return ends, weights
+    return ends[:, known], None if weights is None else weights[known]
 
 
 def _rows_of_ends(frame: Any, names: tuple[str, str], ids: Ids, nodes: Any) -> Array:
-    """Rows of the nodes at both ends of every edge, -1 where there is none; in a large table both at the same time."""
+    """Rows of the nodes at both ends of every edge, -1 if unknown; in parallel for a large table."""
 
     def rows(name: str, _: Any = None) -> Array:
         return ids.rows(frame.get_column(name), f"the edge column {name!r}", nodes)
 
     if len(frame) < MANY_EDGES:
         return np.stack([rows(name) for name in names])
+    together = _one_column(frame, names)
+    if together is not None:
+        return ids.rows(together, f"the edge column {names[0]!r}", nodes).reshape(2, -1)
     from pcfi._kernels.threads import run_tasks
 
     return np.stack(run_tasks([partial(rows, name) for name in names]))
 
 
+def _one_column(frame: Any, names: tuple[str, str]) -> Any:
+    """Both columns below each other, without a copy; None if they differ in type, or the library would copy them."""
+    source, target = (frame.get_column(name).to_native() for name in names)
+    if not frame.implementation.is_pyarrow() or source.type != target.type:
+        return None
+    import pyarrow as pa
+
+    column = pa.chunked_array([*source.chunks, *target.chunks], type=source.type)
+    return narwhals().from_native(column, series_only=True)
+
+
 def column_of_ends(nodes: Any, names: Iterable[str], edges: Any, ends: tuple[str, str]) -> str | None:
-    """The first of these columns of the nodes whose values all differ and hold everything that the ends name."""
+    """The first of these node columns that is unique and contains every id that the ends use."""
     series = [edges.get_column(name) for name in ends]
     for name in names:
         column = nodes.get_column(name)
@@ -110,13 +129,13 @@ def _refuse_unknown(frame: Any, columns: tuple[str, str], ends: Array, ids: Ids)
     ]
     there = f" (such as {_few(held)})" if held else ""
     advice = (
-        "name another column of ids with {id}"
+        "name another id column with {id}"
         if len(edges) == ends.shape[1]
-        else "leave these edges out with {unknown_ids='drop'}"
+        else "drop these edges with {unknown_ids='drop'}"
     )
     raise GraphError(
-        f"edge {edges[0]} names {names[0]!r}, which is not in {ids.words} of the nodes{there}; "
-        f"{counted(len(edges), 'edge')} of {ends.shape[1]:,} do so (such as {_few(names)}){_near(held, names)}",
+        f"edge {edges[0]} refers to {names[0]!r}, which is not in {ids.words} of the nodes{there}; "
+        f"{len(edges):,} of {ends.shape[1]:,} edges have unknown ids (such as {_few(names)}){_near(held, names)}",
         remedy=f"add the rows, or {advice}",
     )
 
@@ -133,11 +152,11 @@ def _near(held: list[Any], names: list[Any]) -> str:
         return ""
     for words, change in NEARLY_EQUAL.items():
         if {change(name) for name in texts} & {change(name) for name in held}:
-            return f"; ids match if {words} not count"
+            return f"; ids match if {words} are ignored"
     return ""
 
 
-def _read_weights(frame: Any, weight: str | None, known: Array) -> Array | None:
+def _read_weights(frame: Any, weight: str | None) -> Array | None:
     if weight is None:
         return None
     dtype = frame.get_column(weight).dtype
@@ -146,11 +165,11 @@ def _read_weights(frame: Any, weight: str | None, known: Array) -> Array | None:
             f"edge weights must be real numbers, but the column {weight!r} holds {dtype}"
             f"{_first_text(frame.get_column(weight))}"
         )
-    return np.asarray(frame.get_column(weight).cast(narwhals().Float64).to_numpy())[known]
+    return np.asarray(frame.get_column(weight).cast(narwhals().Float64).to_numpy())
 
 
 def _first_text(series: Any) -> str:
-    """The first value of a column of text that is not a number, in words."""
+    """The first value of a text column that is not a number, as text."""
     if match_kind(series) != "strings":
         return ""
     for edge, value in enumerate(series.to_list()):

@@ -1,4 +1,4 @@
-"""Some rows of a graph, which may be a mapped file, without the others."""
+"""Read some rows of a graph, which may be a mapped file."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from pcfi.inputs.graphs import Graph
 
 
 def row_entries(graph: Graph, nodes: Array) -> tuple[Array, Array]:
-    """Places of the entries of some rows, one row after the other, and where each row begins among them."""
+    """Positions of the entries of some rows, row by row, and the start of each row among them."""
     first = graph.indptr[nodes].astype(np.int64)
     counts = graph.indptr[np.asarray(nodes) + 1].astype(np.int64) - first
     begins = np.concatenate([[0], np.cumsum(counts)])

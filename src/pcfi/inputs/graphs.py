@@ -15,6 +15,7 @@ from pcfi.errors import GraphError, ParameterError, UnsupportedTypeError
 from pcfi.inputs import tensors
 from pcfi.inputs.edge_frames import read_edges
 from pcfi.inputs.ids import Ids, is_frame
+from pcfi.inputs.sorted_rows import sorted_rows
 from pcfi.inputs.spatial_weights import adjacency, is_spatial_weights
 from pcfi.system_memory import refuse_allocation
 
@@ -25,7 +26,7 @@ _KNOWN_TYPES = (
     "a table of edges, a networkx graph, a graph of PyTorch Geometric, spatial weights of libpysal (Graph or W), a "
     "graph from pcfi.prepare_graph, 'knn', or a function features -> graph"
 )
-NODE_BYTES = 24  # of a node in a graph that is being built, at least
+NODE_BYTES = 24  # least memory per node while a graph is built
 _LARGEST_NODE = np.iinfo(np.int32).max
 
 
@@ -33,7 +34,7 @@ _LARGEST_NODE = np.iinfo(np.int32).max
 class Graph:
     """A checked graph in compressed sparse rows: row i lists the nodes whose values flow into node i.
 
-    Made by `prepare_graph`; pass it wherever a graph is accepted to save the conversion.
+    Created by `prepare_graph`; pass it wherever a graph is accepted, to avoid repeated conversion.
 
     Attributes
     ----------
@@ -108,20 +109,19 @@ class Graph:
 def prepare_graph(graph: GraphLike, n_nodes: int | None = None, *, directed: bool = False) -> Graph:
     """Turn any accepted graph into a checked `Graph`.
 
-    Duplicate edges in one direction add up. An undirected graph then takes the larger of both directions, so an
-    edge given once equals an edge given twice. Self-loops and edges of weight zero are dropped.
+    Weights of duplicate edges in one direction are added. An undirected graph then uses the larger weight of the two
+    directions, so an edge may be given in one direction or in both. Self-loops and edges of weight zero are dropped.
 
     Parameters
     ----------
     graph : sparse adjacency, (2, E) edge index, (edge_index, weights), edge table, networkx graph, PyG Data, or Graph
-        Also spatial weights of libpysal, `Graph` or `W`, whose weights count as they are. In an adjacency matrix,
-        entry (i, j) is an edge from i to j; in an edge index, column e is an edge from
-        `edge_index[0, e]` to `edge_index[1, e]` (a list of two pairs is read so, too: two rows, not two edges).
-        Weights are similarities (>= 0), not distances. The columns of a table of edges
-        (pandas, polars, pyarrow) are found by their usual names: "source", "target" and, if there is one, "weight"
-        (docs/reading-tables.md). The nodes of a networkx graph are numbered in its own order, and its edges count 1
-        each (weights in networkx may be distances; `pcfi.networkx.impute` takes `weight=`). A Graph is
-        returned as it is, and stays directed if it was prepared so.
+        Also libpysal's spatial weights, `Graph` or `W`, with their weights unchanged. In an adjacency matrix, entry
+        (i, j) is an edge from i to j; in an edge index, column e is an edge from `edge_index[0, e]` to
+        `edge_index[1, e]` (a list of two pairs is also read as two rows, not as two edges). Weights are similarities
+        (>= 0), not distances. The columns of an edge table (pandas, polars, pyarrow) are chosen by common names:
+        "source", "target" and, if present, "weight" (docs/reading-tables.md). The nodes of a networkx graph are
+        numbered in its own order, and its edges have weight 1 (weights in networkx may be distances;
+        `pcfi.networkx.impute` has `weight=`). A Graph is returned unchanged, and stays directed if it is.
     n_nodes : int, default=None
         Number of nodes. None takes it from an adjacency, or as the largest index of an edge index plus one.
     directed : bool, default=False
@@ -141,13 +141,13 @@ def prepare_graph(graph: GraphLike, n_nodes: int | None = None, *, directed: boo
 
 
 def check_n_nodes(n_nodes: object) -> None:
-    """Refuse what is no number of nodes."""
+    """Raise an error if this is not a number of nodes."""
     if n_nodes is not None and (isinstance(n_nodes, bool) or not isinstance(n_nodes, Integral) or n_nodes < 0):
-        raise ParameterError(f"n_nodes must be a whole number of at least 0, or None, got {n_nodes!r}")
+        raise ParameterError(f"n_nodes must be an integer of at least 0, or None, got {n_nodes!r}")
 
 
 def read_graph(graph: GraphLike, n_nodes: int | None, n_nodes_origin: str, *, directed: bool) -> Graph:
-    """Like `prepare_graph`; `n_nodes_origin` is how an error says where the number of nodes comes from."""
+    """Like `prepare_graph`; `n_nodes_origin` says in errors where the number of nodes comes from."""
     if not isinstance(directed, bool | np.bool_):
         raise ParameterError(f"directed must be True or False, got {directed!r}")
     if isinstance(graph, Graph):
@@ -165,7 +165,7 @@ def _read(graph: GraphLike, n_nodes: int | None, n_nodes_origin: str) -> "_Edges
         if recognises(graph):
             return read(graph, n_nodes, n_nodes_origin)
     name = f"{type(graph).__module__}.{type(graph).__qualname__}"
-    raise UnsupportedTypeError(f"graph is a {name}, which pcfi does not know: pass {_KNOWN_TYPES}")
+    raise UnsupportedTypeError(f"graph is a {name}, which is not supported: pass {_KNOWN_TYPES}")
 
 
 def _check_prepared(graph: Graph, n_nodes: int | None, n_nodes_origin: str, directed: bool) -> Graph:
@@ -179,37 +179,21 @@ def _check_prepared(graph: Graph, n_nodes: int | None, n_nodes_origin: str, dire
 
 
 def _build(source: Array, target: Array, weights: Array | None, n_nodes: int, directed: bool) -> Graph:
-    from scipy import sparse
-
-    off_diagonal = source != target
-    if not off_diagonal.all():
-        source, target = source[off_diagonal], target[off_diagonal]
-        weights = weights if weights is None else weights[off_diagonal]
-    data = np.ones(len(source)) if weights is None else weights.astype(np.float64, copy=False)
-    # row = target: a row lists what flows into a node
-    flow = _as_csr(sparse.coo_array((data, (target, source)), shape=(n_nodes, n_nodes)))
-    flow.eliminate_zeros()
-    if not directed:
-        flow = _as_csr(flow.maximum(flow.T))
-    uniform = bool(np.all(flow.data == 1.0))
-    built = Graph(
-        n_nodes=n_nodes,
-        indptr=flow.indptr.astype(np.int64),
-        indices=flow.indices.astype(np.int32, copy=False),
-        weights=None if uniform else flow.data,
-        directed=directed,
-    )
+    data = np.empty(0) if weights is None else np.ascontiguousarray(weights, dtype=np.float64)
+    # row = target: a row lists the nodes whose values flow into it
+    indptr, indices, merged = sorted_rows(target, source, data, n_nodes, both_sides=not directed)
+    built = Graph(n_nodes=n_nodes, indptr=indptr, indices=indices, weights=merged, directed=directed)
     refuse_overflow(built.degree)
     return built
 
 
 def refuse_overflow(degree: Array, first: int = 0) -> None:
-    """Refuse weights that are finite one by one but whose sums, of the nodes from `first` on, are not."""
+    """Raise an error if the sum of a node's weights overflows; `degree` starts at node `first`."""
     beyond = np.flatnonzero(~np.isfinite(degree))
     if len(beyond):
         raise GraphError(
-            f"the weights of the edges of node {first + beyond[0]} add up to more than a float64 holds: rescale the "
-            "weights, for example by their largest"
+            f"the sum of the edge weights of node {first + beyond[0]} overflows float64: rescale the weights, for "
+            "example by the largest one"
         )
 
 
@@ -269,9 +253,7 @@ def _read_edge_index(graph: Any, n_nodes: int | None, n_nodes_origin: str) -> _E
     size = n_nodes
     if size is None:
         size = int(index.max()) + 1 if index.size else 0
-        refuse_allocation(
-            NODE_BYTES * size, f"a graph of {size:,} nodes, as many as the largest number of a node says,"
-        )
+        refuse_allocation(NODE_BYTES * size, f"a graph of {size:,} nodes (the largest node number plus 1)")
     check_edge_index_range(index, size, n_nodes_origin if n_nodes is not None else "nodes are numbered from 0")
     if index.dtype not in (np.int32, np.int64):
         index = index.astype(np.int64)
@@ -297,7 +279,7 @@ def _read_spatial_weights(graph: Any, n_nodes: int | None, n_nodes_origin: str) 
 
 
 def networkx_adjacency(graph: Any, weight: str | None) -> Any:
-    """Adjacency of a networkx graph in the order of its nodes; parallel edges add up."""
+    """Adjacency of a networkx graph in the order of its nodes; weights of parallel edges are added."""
     from scipy import sparse
 
     if len(graph) == 0:
@@ -331,7 +313,7 @@ _READERS: list[tuple[Callable[[Any], bool], Callable[[Any, int | None, str], _Ed
 
 
 def check_edge_index_shape(index: Array) -> None:
-    """Refuse an edge index that is not of shape (2, E)."""
+    """Raise an error if an edge index does not have shape (2, E)."""
     shape = index.shape
     if len(shape) == 2 and shape[0] == 2:
         return
@@ -347,32 +329,30 @@ def check_edge_index_shape(index: Array) -> None:
 
 
 def whole_numbers(index: Array) -> Array:
-    """The edge index, if it holds whole numbers."""
+    """The edge index, if it holds integers."""
     if index.size == 0:
         return np.zeros(index.shape, dtype=np.int64)
     if index.dtype.kind in "iu":
         return index
     if index.dtype.kind != "f":
-        raise GraphError(
-            f"an edge index holds whole numbers, but this one has dtype {index.dtype}: convert it to int64"
-        )
+        raise GraphError(f"an edge index holds integers, but this one has dtype {index.dtype}: convert it to int64")
     fractional = ~(np.isfinite(index) & (index == np.floor(index)))
     if fractional.any():
         row, edge = np.argwhere(fractional)[0]
-        raise GraphError(f"edge {edge} names node {index[row, edge]}, but nodes are numbered by whole numbers from 0")
+        raise GraphError(f"edge {edge} refers to node {index[row, edge]}, but nodes are numbered by integers from 0")
     return index
 
 
 def check_edge_index_range(index: Array, n_nodes: int, n_nodes_origin: str) -> None:
-    """Refuse an edge index that names a node that is not there."""
+    """Raise an error if an edge index refers to a node that does not exist."""
     if n_nodes > _LARGEST_NODE:
-        raise GraphError(f"the graph names {n_nodes} nodes, but at most {_LARGEST_NODE} are supported")
-    outside = (index < 0) | (index >= n_nodes)
-    if outside.any():
+        raise GraphError(f"the graph has {n_nodes} nodes, but at most {_LARGEST_NODE} are supported")
+    if index.size and (index.min() < 0 or index.max() >= n_nodes):
+        outside = (index < 0) | (index >= n_nodes)
         row, edge = np.argwhere(outside)[0]
         node = index[row, edge]
         advice = "number the nodes from 0" if node < 0 else "drop the edge or add the rows"
-        raise GraphError(f"edge {edge} names node {node}, but {n_nodes_origin}: {advice}")
+        raise GraphError(f"edge {edge} refers to node {node}, but {n_nodes_origin}: {advice}")
 
 
 def check_weights(weights: Array, n_edges: int) -> Array:

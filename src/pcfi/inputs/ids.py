@@ -1,8 +1,9 @@
-"""Tables of pandas, polars and pyarrow: what their columns hold, which ids name the rows, and ids -> row numbers."""
+"""pandas, polars and pyarrow tables: kinds of columns, ids of the rows, and ids -> row numbers."""
 
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,15 +11,16 @@ import numpy as np
 from pcfi._typing import Array
 from pcfi.errors import FeatureError, GraphError, UnsupportedTypeError, counted
 from pcfi.inputs.columns import Kind, NodeColumns, check_distinct, check_name, choose_id
+from pcfi.inputs.id_index import MIN_HASHED, IdIndex
 from pcfi.optional import load
 
 FRAMES = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "Table"}
-ROWS_IN_SAMPLE = 1 << 14  # enough to reject most columns before all of their values are compared
+ROWS_IN_SAMPLE = 1 << 14  # enough to reject most columns without reading all of their values
 DIGITS = r"^\s*[-+]?\d+\s*$"
 
 
 def is_frame(value: object) -> bool:
-    """Whether this is a table of pandas, polars or pyarrow; loads none of them."""
+    """Whether this is a pandas, polars or pyarrow table; does not load these libraries."""
     kinds = (getattr(sys.modules.get(library), kind, None) for library, kind in FRAMES.items())
     return any(kind is not None and isinstance(value, kind) for kind in kinds)
 
@@ -37,12 +39,12 @@ def open_frame(frame: Any, what: str) -> Any:
 
 
 def narwhals() -> Any:
-    """The library that speaks to all libraries of tables."""
+    """The library that gives pandas, polars and pyarrow tables a common interface."""
     return load("narwhals", "a table", "frames")
 
 
 def kind_of(dtype: Any) -> Kind:
-    """What a column of this dtype of narwhals holds."""
+    """Kind of a column with this narwhals dtype."""
     nw = narwhals()
     if dtype.is_integer():
         return Kind.INTEGER
@@ -52,11 +54,11 @@ def kind_of(dtype: Any) -> Kind:
 
 
 def kinds_of(frame: Any) -> dict[str, Kind]:
-    """What each column of a narwhals DataFrame holds; one without a type that is null everywhere can be a channel."""
+    """Kind of each column of a narwhals DataFrame; an untyped column of nulls can be a channel."""
     kinds = {name: kind_of(dtype) for name, dtype in frame.schema.items()}
     for name, dtype in frame.schema.items():
         series = frame.get_column(name)
-        is_object = str(getattr(series.to_native(), "dtype", "")) == "object"  # which narwhals takes for text
+        is_object = str(getattr(series.to_native(), "dtype", "")) == "object"  # which narwhals treats as text
         if (is_object or dtype == narwhals().Unknown) and len(series) and series.is_null().all():
             kinds[name] = Kind.NUMBER
     return kinds
@@ -71,7 +73,7 @@ def is_unique(series: Any) -> bool:
 
 
 def holds_digits(series: Any) -> bool:
-    """Whether a column of text holds whole numbers, by its first rows."""
+    """Whether a text column holds integers, by its first rows."""
     return bool(series.head(ROWS_IN_SAMPLE).drop_nulls().str.contains(DIGITS).all())
 
 
@@ -86,22 +88,22 @@ class Ids:
     column : str or None
         The column that holds them; None if that is an index, or there is none.
     words : str
-        How an error speaks of them.
-    doubt : str
-        Why an index cannot name nodes; an error where the graph needs names, and empty where it can.
+        Description of the ids in messages.
+    problem : str
+        Why the index or column cannot be used as ids, empty if it can; an error if the graph uses ids.
     named_by_user : bool
-        Whether the caller says which column holds them.
+        Whether the caller names the id column.
     """
 
     series: Any
     column: str | None
     words: str
-    doubt: str = ""
+    problem: str = ""
     named_by_user: bool = False
 
     @staticmethod
     def of(frame: Any, columns: NodeColumns, ends: Kind | None = None) -> "Ids":
-        """The ids of a table by the rules of `pcfi.inputs.columns`; `ends` is how the edges name nodes, if by id."""
+        """The ids of a table by the rules of `pcfi.inputs.columns`; `ends` is the kind of ids that the edges use."""
         index = getattr(frame.to_native(), "index", None)
         levels = [] if index is None else [name for name in index.names if name is not None]
         if columns.id is not None and columns.id not in frame.columns:
@@ -120,46 +122,58 @@ class Ids:
         chosen = columns.id is not None
         if column is not None:
             ids = Ids(frame.get_column(column), column, f"the column {column!r}", named_by_user=chosen)
-            doubt = "" if chosen or ends is not None else ids._doubt()
-            # the Id of many maps is 0 everywhere: it passes through where the graph does not name nodes
-            return replace(ids, series=None, doubt=doubt) if doubt else ids._certain()
+            problem = "" if chosen or ends is not None else ids._find_problem()
+            # many maps have a column Id that is 0 everywhere: it is ignored unless the graph uses ids
+            return replace(ids, series=None, problem=problem) if problem else ids._checked()
         if index is None:
             return Ids.of_rows()
         if index.nlevels > 1:
-            text = "the nodes have an index of several levels: name the column of ids with id="
+            text = "the nodes have an index of several levels: name the id column with id="
             return Ids(None, None, "the index", text)
         ids = Ids(narwhals().from_native(index.to_series(), series_only=True), None, "the index", "", chosen)
-        return replace(ids, doubt=ids._doubt())
+        return replace(ids, problem=ids._find_problem())
 
     @staticmethod
     def of_rows() -> "Ids":
-        """Nodes named by their row numbers."""
+        """Ids that are row numbers."""
         return Ids(None, None, "their row numbers")
 
-    def _doubt(self) -> str:
-        """What is wrong with ids that are missing or stand twice."""
+    @cached_property
+    def index(self) -> IdIndex | None:
+        """The rows of the ids, if there are many; None if there are few, and for ids of pandas and polars."""
+        if self.series is None or not self.series.implementation.is_pyarrow() or len(self.series) < MIN_HASHED:
+            return None
+        return IdIndex(self.series.to_native())
+
+    def _is_unique(self) -> bool:
+        if self.index is not None and self.index.is_hashed:
+            return self.index.first_repeated is None
+        return bool(self.series.n_unique() == len(self.series))
+
+    def _find_problem(self) -> str:
+        """Describe missing or duplicate ids; empty if there are none."""
         n_null = int(self.series.is_null().sum())
         if n_null:
             return f"{self.words} holds {counted(n_null, 'missing id')}: every node needs one"
-        if self.series.n_unique() < len(self.series):
+        if not self._is_unique():
             twice = self.series.filter(self.series.is_duplicated()).to_list()[0]
-            return f"the id {twice!r} stands more than once in {self.words}: keep one row per node"
+            return f"the id {twice!r} is duplicated in {self.words}: keep one row per node"
         return ""
 
-    def _certain(self) -> "Ids":
-        doubt = self._doubt()
-        if doubt:
-            raise FeatureError(doubt)
+    def _checked(self) -> "Ids":
+        problem = self._find_problem()
+        if problem:
+            raise FeatureError(problem)
         return self
 
     def rows(self, names: Any, what: str, nodes: Any = None) -> Array:
         """Row of each id in the series `names`, -1 where there is none. `nodes` is the node table, for errors."""
-        if self.doubt:
-            raise FeatureError(self.doubt)
+        if self.problem:
+            raise FeatureError(self.problem)
         try:
             if self.series is None:
                 return _row_numbers(names, what, self.words)
-            return locate(self.series, names, f"the ids in {self.words}", what)
+            return locate(self.series, names, f"the ids in {self.words}", what, self.index)
         except GraphError as error:
             repeated = "" if nodes is None else _repeated_ids(nodes, names)
             if repeated:
@@ -168,7 +182,7 @@ class Ids:
 
 
 def _repeated_ids(nodes: Any, names: Any) -> str:
-    """Say which column of text holds most of these names, but one of them more than once; empty if none does."""
+    """Message about a text column that contains most of these ids, but not uniquely; empty if there is none."""
     named = set(names.to_list())
     for column in nodes.columns:
         values = nodes.get_column(column)
@@ -177,7 +191,7 @@ def _repeated_ids(nodes: Any, names: Any) -> str:
         if 2 * len(named & set(values.to_list())) > len(named):
             twice = values.filter(values.is_duplicated()).to_list()[0]
             where = f"the column {column!r} of the nodes probably holds the ids"
-            return f"{where}, but {twice!r} stands there more than once: keep one row per node"
+            return f"{where}, but {twice!r} is duplicated: keep one row per node"
     return ""
 
 
@@ -191,26 +205,26 @@ def _is_default(index: Any) -> bool:
 def _row_numbers(names: Any, what: str, words: str) -> Array:
     if not names.dtype.is_integer():
         raise GraphError(
-            f"{what} holds {match_kind(names)}, but the nodes are named by {words}",
-            remedy="name the column of the nodes that holds ids with {id}",
+            f"{what} holds {match_kind(names)}, but the nodes are identified by {words}",
+            remedy="name the id column of the nodes with {id}",
         )
     return np.asarray(names.cast(narwhals().Int64).fill_null(-1).to_numpy())
 
 
 def match_kind(series: Any) -> str:
-    """What a column holds, in words: two columns can be matched if they hold the same."""
+    """Kind of values in a column as text; two columns can be matched if it is the same."""
     nw = narwhals()
     if series.dtype.is_integer():
-        return "whole numbers"
+        return "integers"
     if series.dtype in (nw.String, nw.Categorical, nw.Enum):
         return "strings"
     return "objects" if series.dtype == nw.Object else str(series.dtype)
 
 
-def locate(keys: Any, values: Any, keys_are: str, values_are: str) -> Array:
-    """Position of each element of `values` in `keys` (narwhals series without duplicates), -1 where it is not.
+def locate(keys: Any, values: Any, keys_are: str, values_are: str, index: IdIndex | None = None) -> Array:
+    """Position of each element of `values` in `keys` (narwhals series without duplicates), -1 if it is not there.
 
-    By a hash table of the library that holds `keys`; no Python loop.
+    Uses the hash table of the library that holds `keys`, or `index`, the table of `keys`.
     """
     nw = narwhals()
     if values.implementation != keys.implementation:
@@ -223,7 +237,9 @@ def locate(keys: Any, values: Any, keys_are: str, values_are: str) -> Array:
     if kinds[0] == "strings":
         keys, values = keys.cast(nw.String), values.cast(nw.String)
     elif keys.dtype != values.dtype:
-        keys, values = keys.cast(nw.Int64), values.cast(nw.Int64)
+        keys, values, index = keys.cast(nw.Int64), values.cast(nw.Int64), None
+    if index is not None:
+        return index.rows(values.to_native())
     return _LOCATE[str(keys.implementation)](keys.to_native(), values.to_native())
 
 
@@ -242,10 +258,7 @@ def _locate_polars(keys: Any, values: Any) -> Array:
 
 
 def _locate_pyarrow(keys: Any, values: Any) -> Array:
-    from pyarrow import compute
-
-    positions = compute.index_in(values, value_set=keys.combine_chunks())
-    return np.asarray(compute.fill_null(positions, -1).to_numpy(), dtype=np.int64)
+    return IdIndex(keys).rows(values)
 
 
 _LOCATE: dict[str, Callable[[Any, Any], Array]] = {

@@ -1,12 +1,12 @@
 """`knn_graph`: rows of a table with missing cells -> the graph that links each row to its most similar rows.
 
-Columns are measured in units of their spread. The distance of two rows is taken over the columns that both know, scaled
-up to all columns (NaN-aware Euclidean distance). An edge of length d between i and j has the weight
+Columns are standardised. The distance of two rows is computed from the columns that are known in both, scaled up to
+all columns (NaN-aware Euclidean distance). An edge of length d between i and j has the weight
 
     exp(-d^2 / (s_i s_j)),     s_i the distance of i to its farthest neighbour
 
-so that the scale adapts to the local density of rows. The first search is exact, or beyond `MAX_EXACT_ROWS` rows has
-the mean in missing cells. Once a first fill exists, `RowSearch.search_filled` takes twice as many candidates from the
+so that the scale adapts to the local density of rows. The first search is exact; beyond `MAX_EXACT_ROWS` rows, missing
+cells are replaced by the mean. After a first fill, `RowSearch.search_filled` takes twice as many candidates from the
 filled rows and keeps the nearest by the NaN-aware distance.
 """
 
@@ -21,7 +21,7 @@ from pcfi.errors import FeatureError, ParameterError
 from pcfi.optional import load
 
 MAX_EXACT_ROWS = 5_000
-MIN_APPROXIMATE_ROWS = 100_000  # below, the compilation of pynndescent takes longer than the search
+MIN_APPROXIMATE_ROWS = 100_000  # with fewer rows, compiling pynndescent takes longer than the search
 CHUNK_CELLS = 1 << 24  # entries of one block of the distance matrix
 FAR = np.float32(1e30)
 MIN_WEIGHT = 1e-6  # so that no edge is lost to underflow
@@ -30,14 +30,14 @@ MIN_WEIGHT = 1e-6  # so that no edge is lost to underflow
 def knn_graph(features: Any, n_neighbors: int = 15) -> Any:
     """Return a graph that links each row to its most similar rows, as a sparse matrix of similarities.
 
-    `impute(features, "knn")` calls it, and calls it anew whenever it hides known cells to learn from, so that errors
-    and intervals hold for missing cells. For another number of neighbours pass a function:
+    `impute(features, "knn")` calls it, and calls it again whenever known cells are hidden, so that errors and intervals
+    are valid for missing cells. For another number of neighbours pass a function:
     `impute(features, lambda table: pcfi.knn_graph(table, 30))`.
 
     Parameters
     ----------
     features : array of shape (n_rows, n_columns)
-        NaN is missing. Columns are compared in units of their spread, rows by the columns that both know.
+        NaN means missing. Columns are standardised; rows are compared by the columns that are known in both.
     n_neighbors : int, default=15
         Number of similar rows that a row is linked to.
 
@@ -53,7 +53,7 @@ def knn_graph(features: Any, n_neighbors: int = 15) -> Any:
     """
     features = np.asarray(features, dtype=np.float64)
     if isinstance(n_neighbors, bool) or not isinstance(n_neighbors, Integral) or n_neighbors < 1:
-        raise ParameterError(f"must be a whole number of at least 1, got {n_neighbors!r}", parameter="n_neighbors")
+        raise ParameterError(f"must be an integer of at least 1, got {n_neighbors!r}", parameter="n_neighbors")
     if features.ndim != 2:
         raise FeatureError(f"features must be 2-D (rows x columns), got shape {features.shape}")
     if len(features) < 2 or features.shape[1] == 0:
@@ -101,7 +101,7 @@ class RowSearch:
     def search(self, n_neighbors: int, features: Array | None = None) -> tuple[Array, Array]:
         """Return row numbers and distances of the nearest rows, in order; infinity if two rows share no known column.
 
-        The queries are the rows of `features`, or the fitted rows, none of which is its own neighbour.
+        The queries are the rows of `features`, or by default the fitted rows; a row is never its own neighbour.
         """
         queries = None if features is None else self.standardize(features)
         n_neighbors = min(n_neighbors, len(self.rows) - (features is None))
@@ -131,7 +131,7 @@ def nan_aware_neighbors(rows: Array, queries: Array | None, n_neighbors: int) ->
     for start in range(0, len(left), size):
         part = left[start : start + size]
         squared = squared_distances(rows, part)
-        if queries is None:  # a row itself comes last, after those without a common column
+        if queries is None:  # a row itself comes last, after rows without a common column
             own = np.arange(len(part))
             squared[own, start + own] = np.inf
         nearest[start : start + size] = np.argpartition(squared, n_neighbors - 1, axis=1)[:, :n_neighbors]
@@ -139,9 +139,9 @@ def nan_aware_neighbors(rows: Array, queries: Array | None, n_neighbors: int) ->
 
 
 def squared_distances(rows: Array, queries: Array) -> Array:
-    """Mean of the squared differences over the columns that both know, of each query and each row; FAR without any.
+    """Mean squared difference of each query and each row over the columns known in both; FAR if there are none.
 
-    With z = 0 in missing cells and u = 1 in known ones, the sum of (z_i - z_j)^2 over the columns that both know is
+    With z = 0 in missing cells and u = 1 in known ones, the sum of (z_i - z_j)^2 over the columns known in both is
     z_i^2 . u_j + u_i . z_j^2 - 2 z_i . z_j, and their number is u_i . u_j.
     """
     known = ~np.isnan(rows), ~np.isnan(queries)

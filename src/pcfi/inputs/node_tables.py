@@ -1,7 +1,6 @@
-"""Node tables <-> arrays: columns -> channels, and filled channels -> the same table, in the library it came from."""
+"""Node tables <-> arrays: columns -> channels, and filled channels -> the same kind of table."""
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -17,55 +16,34 @@ from pcfi.inputs.columns import (
     Kind,
     NodeColumns,
     choose_channels,
-    marker_values,
     refuse_long_integers,
 )
 from pcfi.inputs.edge_frames import column_of_ends, kind_of_ends, open_edges, read_edges, unused_weight_column
 from pcfi.inputs.graphs import is_networkx, networkx_adjacency
-from pcfi.inputs.ids import ROWS_IN_SAMPLE, Ids, is_frame, kind_of, kinds_of, locate, narwhals, open_frame
+from pcfi.inputs.ids import ROWS_IN_SAMPLE, Ids, is_frame, kind_of, kinds_of, narwhals, open_frame
+from pcfi.inputs.node_columns import (
+    LINE_BYTES,
+    NodeColumn,
+    category_column,
+    contiguous_columns,
+    copy_columns,
+    missing_cells,
+)
 from pcfi.inputs.spatial_weights import ends_in_rows, is_spatial_weights, names_of_nodes, names_rows
-
-MAX_CATEGORIES = 1000  # each becomes a channel; more of them are names, not categories
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class NodeColumn:
-    """A column that becomes one channel, or several: one per category.
-
-    Attributes
-    ----------
-    name : str
-    missing : ndarray of bool
-        Null, NaN or a marker of missing cells.
-    codes : ndarray of int or None
-        Of a categorical column: the category of each row, -1 if missing.
-    samples : ndarray of int
-        Of a categorical column: a row of each category.
-    """
-
-    name: str
-    missing: Array
-    codes: Array | None = None
-    samples: Array | None = None
-
-    @property
-    def width(self) -> int:
-        """Number of channels."""
-        return 1 if self.samples is None else len(self.samples)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NodeTable:
-    """A table of nodes, and which of its columns are channels.
+    """A node table and its channels.
 
     Attributes
     ----------
     native : DataFrame of pandas or polars, or Table of pyarrow
     columns : tuple of NodeColumn
-        What becomes channels, in this order; all other columns pass through.
+        The columns to fill, in this order; all other columns are left unchanged.
     ids : Ids
     rounds : bool
-        Whether integers come back as such; booleans always do.
+        Whether filled integer columns stay integers; boolean columns always stay boolean.
     has_markers : bool
         Whether missing cells may hold a marker, such as -999, instead of null or NaN.
     """
@@ -78,11 +56,17 @@ class NodeTable:
 
     def values(self) -> Array:
         """The channels as one array, NaN where missing."""
-        frame = narwhals().from_native(self.native, eager_only=True)
+        frame = self._frame()
         dtypes = [frame.get_column(column.name).dtype for column in self.columns]
         single = all(dtype == narwhals().Float32 for dtype in dtypes)
-        parts = [self._channels(frame, column, np.float32 if single else np.float64) for column in self.columns]
-        values = np.concatenate(parts, axis=1)
+        dtype = np.float32 if single else np.float64
+        values = np.empty((len(frame), sum(column.width for column in self.columns)), dtype=dtype)
+        size = LINE_BYTES // np.dtype(dtype).itemsize
+        for first in range(0, len(self.columns), size):
+            group = self.columns[first : first + size]
+            parts = [self._channels(frame, column, dtype) for column in group]
+            start = sum(column.width for column in self.columns[:first])
+            copy_columns(parts, values[:, start : start + sum(column.width for column in group)])
         if self.has_markers:
             for column, place in zip(self.columns, self.first_channels(), strict=True):
                 values[column.missing, place : place + column.width] = np.nan
@@ -101,23 +85,23 @@ class NodeTable:
             remedy = "leave it out with {channels}, or name it with {id} if it holds the ids"
             refuse_long_integers(series.min(), series.max(), f"the column {series.name!r}", remedy)
         if series.dtype == narwhals().Decimal:
-            series = series.cast(narwhals().String)  # from text to float rounds rightly, from decimal it may not
+            series = series.cast(narwhals().String)  # text to float rounds correctly, decimal to float may not
         kind = narwhals().Float32 if dtype == np.float32 else narwhals().Float64
         return np.asarray(series.cast(kind).to_numpy(), dtype=dtype)[:, None]
 
     def first_channels(self) -> Array:
-        """First channel of every column: its cells are those that the table has."""
+        """First channel of every column."""
         widths = np.array([column.width for column in self.columns])
         return np.asarray(np.cumsum(widths) - widths)
 
     def categorical(self) -> Array:
-        """The channels that are a category of a column."""
+        """Channels that represent a category."""
         return np.flatnonzero(
             np.repeat([one.codes is not None for one in self.columns], [one.width for one in self.columns])
         )
 
     def channel_name(self, channel: int) -> str:
-        """The column that a channel belongs to, in words."""
+        """The column that a channel belongs to, as text."""
         ends = np.cumsum([column.width for column in self.columns])
         return f"the column {self.columns[int(np.searchsorted(ends, channel, side='right'))].name!r}"
 
@@ -126,25 +110,25 @@ class NodeTable:
         if known is None:
             return None
         if any(column.codes is not None for column in self.columns):
-            raise ParameterError("known= and categorical= do not go together: put null into the missing cells")
+            raise ParameterError("known= and categorical= cannot be combined: put null into the missing cells")
         if not is_frame(known):
             return known.toarray() if hasattr(known, "toarray") else known
         frame, rows = open_frame(known, "known"), getattr(self.native, "index", None)
         if rows is not None and not rows.equals(getattr(known, "index", rows)):
-            raise FeatureError("known has another index than the nodes: pass known.loc[nodes.index]")
+            raise FeatureError("known and the nodes have different indexes: pass known.loc[nodes.index]")
         absent = [column.name for column in self.columns if column.name not in frame.columns]
         if absent:
             raise FeatureError(f"known has no column {absent[0]!r}: it must have the channels of the nodes")
         return np.stack([frame.get_column(column.name).to_numpy() for column in self.columns], axis=1)
 
     def number_nodes(self, graph: Any, columns: EdgeColumns | None = None) -> Any:
-        """The graph with nodes named by their rows, if it is a table of edges or a networkx graph; else as it is."""
+        """The graph with row numbers instead of ids; a graph that uses row numbers is returned unchanged."""
         if is_frame(graph):
             columns = columns or EdgeColumns()
             numbered = self.read_edges(graph, columns)
             self._warn_of_columns(graph, columns)
             return numbered
-        if is_networkx(graph) and (self.ids.series is not None or self.ids.doubt):
+        if is_networkx(graph) and (self.ids.series is not None or self.ids.problem):
             rows = self._rows_of(list(graph), "the networkx graph")
             edges = networkx_adjacency(graph, None)
             return np.stack([rows[end] for end in edges.coords]), edges.data
@@ -153,11 +137,11 @@ class NodeTable:
         return graph
 
     def read_edges(self, edges: Any, columns: EdgeColumns) -> tuple[Array, Array | None]:
-        """A table of edges as an edge index between rows, and weights."""
+        """An edge table as an edge index of row numbers, and weights."""
         return read_edges(edges, self.ids, columns, nodes=self._frame())
 
     def id_like_channel(self, edges: Any, columns: EdgeColumns) -> str | None:
-        """A channel of whole numbers that all differ and hold everything that the edges name: perhaps the ids."""
+        """A channel of unique integers that contains every id that the edges use: perhaps the ids."""
         frame, chosen = open_edges(edges, columns)
         nodes = self._frame()
         names = (column.name for column in self.columns if column.codes is None)
@@ -167,24 +151,20 @@ class NodeTable:
     def _warn_of_columns(self, edges: Any, columns: EdgeColumns) -> None:
         name = None if self.ids.named_by_user else self.id_like_channel(edges, columns)
         if name is not None:
-            text = (
-                f"nodes are named by {self.ids.words}, and {name!r} is filled like any column of numbers, although it "
-            )
-            text += f"holds all ids that the edges name: pass id={name!r} to pcfi.frames.impute if it holds the ids"
+            text = f"nodes are identified by {self.ids.words}, and {name!r} is filled like any numeric column, but it "
+            text += f"contains all ids that the edges use: if it holds the ids, pass id={name!r} to pcfi.frames.impute"
             warnings.warn(text, ColumnWarning, stacklevel=4)
         weight = unused_weight_column(edges, columns)
         if weight is not None:
-            text = (
-                f"the edges are unweighted, although their column {weight!r} holds numbers: pass weight={weight!r} to "
-            )
-            text += "pcfi.frames.impute if these are weights, or weight=None if not"
+            text = f"the edges are unweighted, although their column {weight!r} holds numbers: if these are weights, "
+            text += f"pass weight={weight!r} to pcfi.frames.impute, otherwise weight=None"
             warnings.warn(text, ColumnWarning, stacklevel=4)
 
     def _frame(self) -> Any:
         return narwhals().from_native(self.native, eager_only=True)
 
     def _rows_of(self, names: list[Any], what: str) -> Array:
-        """Row of each name of a graph's node: by the index of pandas if it has all of them, else by the ids."""
+        """Row of each node of a graph: by the pandas index if it contains all names, else by the ids."""
         index = getattr(self.native, "index", None)
         if index is not None and index.is_unique and (index.get_indexer(names) >= 0).all():
             return np.asarray(index.get_indexer(names))
@@ -199,15 +179,21 @@ class NodeTable:
         return rows
 
     def wrap_values(self, filled: Array, known: Any = None) -> Any:
-        """The table with its channels filled; a column without missing cells is left as it is."""
-        frame = narwhals().from_native(self.native, eager_only=True)
-        first, replaced = 0, []
-        for column in self.columns:
-            part = filled[:, first : first + column.width]
-            missing = column.missing if known is None else ~np.asarray(known)[:, first]
-            if missing.any():
-                replaced.append(self._filled(frame, column, part, missing))
-            first += column.width
+        """The table with its channels filled; columns without missing cells are left unchanged."""
+        frame = self._frame()
+        firsts = self.first_channels().tolist()
+        masks = [
+            column.missing if known is None else ~np.asarray(known)[:, first]
+            for column, first in zip(self.columns, firsts, strict=True)
+        ]
+        incomplete = [place for place, missing in enumerate(masks) if missing.any()]
+        channels = [firsts[place] for place in incomplete if self.columns[place].samples is None]
+        contiguous = dict(zip(channels, contiguous_columns(filled, channels), strict=True))
+        replaced = []
+        for place in incomplete:
+            column, first = self.columns[place], firsts[place]
+            part = contiguous[first][:, None] if first in contiguous else filled[:, first : first + column.width]
+            replaced.append(self._filled(frame, column, part, masks[place]))
         return self._with_columns(frame, replaced)
 
     def _filled(self, frame: Any, column: NodeColumn, part: Array, missing: Array) -> Any:
@@ -228,11 +214,11 @@ class NodeTable:
         return self._new(frame, column.name, values.astype(np.float64))
 
     def wrap_cells(self, cells: Array) -> Any:
-        """A table of the ids and the channels, with an array of one number per cell in place of the channels.
+        """A table of the ids and the channels, whose cells hold the numbers of an array.
 
-        A cell of a column of categories gets the number of its channels where these agree, as hops do, else NaN.
+        A cell of a categorical column gets the number of its channels if they are equal, as hops are, else NaN.
         """
-        frame = narwhals().from_native(self.native, eager_only=True)
+        frame = self._frame()
         starts = np.cumsum([0, *(column.width for column in self.columns)])[:-1]
         placed = []
         for column, start in zip(self.columns, starts, strict=True):
@@ -247,15 +233,15 @@ class NodeTable:
         return table[names] if hasattr(table, "iloc") else table.select(names)
 
     def _with_columns(self, frame: Any, columns: list[Any]) -> Any:
-        """The table with some columns replaced; a subclass of a DataFrame, such as a GeoDataFrame, stays one."""
+        """The table with some columns replaced; the class of the DataFrame, such as GeoDataFrame, is kept."""
         replaced = frame.with_columns(*columns).to_native()
         if type(replaced) is type(self.native):
             return replaced
         return self.native.assign(**{column.name: replaced[column.name] for column in columns})
 
     def wrap_categories(self, column: int, cells: Array) -> Any:
-        """A table of the same rows with a column of numbers for each category of a column."""
-        frame, chosen = narwhals().from_native(self.native, eager_only=True), self.columns[column]
+        """A table with the same rows and a numeric column for each category of a column."""
+        frame, chosen = self._frame(), self.columns[column]
         series = frame.get_column(chosen.name)
         labels = [str(series[row]) for row in np.asarray(chosen.samples).tolist()]
         shares = [self._new(frame, label, part) for label, part in zip(labels, cells.T, strict=True)]
@@ -268,7 +254,7 @@ class NodeTable:
 
 
 def whole_numbers(values: Array, kind: str) -> Array:
-    """Rounded values, within the integers that a column of this type can hold, such as "int8"."""
+    """Values rounded to integers, within the range of an integer type such as "int8"."""
     low, high = (0 if kind.lower() == "uint128" else -MAX_EXACT_INTEGER), MAX_EXACT_INTEGER
     if not kind.endswith("128"):
         limits = np.iinfo(kind.lower())
@@ -277,7 +263,7 @@ def whole_numbers(values: Array, kind: str) -> Array:
 
 
 def kind_of_arrow(kind: Any) -> Kind:
-    """What a column of this type of pyarrow holds; one that is null everywhere can be a channel."""
+    """Kind of a column of this pyarrow type; a column of nulls can be a channel."""
     from pyarrow import types
 
     if types.is_integer(kind):
@@ -296,7 +282,7 @@ def read_table(
     edge_columns: EdgeColumns | None = None,
     round: bool = False,  # noqa: A002  what it does
 ) -> NodeTable:
-    """Decide which columns of `nodes` are ids and channels, and check them; `graph` says how nodes are named."""
+    """Choose and check the id and channel columns of `nodes`; `graph` determines the kind of ids."""
     columns = columns or NodeColumns()
     frame = open_frame(nodes, "the node table")
     if len(frame) == 0:
@@ -313,12 +299,12 @@ def read_table(
     chosen = {*choose_channels(kinds, columns, ids.column), *columns.categorical}
     if not chosen:
         raise FeatureError(
-            "the node table has no column of numbers to fill", remedy="name columns of categories with {categorical}"
+            "the node table has no numeric column to fill", remedy="name categorical columns with {categorical}"
         )
     read = [
-        _category(frame.get_column(name), columns.missing_values)
+        category_column(frame.get_column(name), columns.missing_values)
         if name in columns.categorical
-        else NodeColumn(name=name, missing=_missing(frame.get_column(name), columns.missing_values))
+        else NodeColumn(name=name, missing=missing_cells(frame.get_column(name), columns.missing_values))
         for name in frame.columns
         if name in chosen
     ]
@@ -327,7 +313,7 @@ def read_table(
 
 
 def _kind_of_names(graph: Any, columns: EdgeColumns) -> Kind | None:
-    """How a graph names nodes: by whole numbers or by text; None if by row numbers."""
+    """Kind of ids that a graph uses: integers or text; None for row numbers."""
     if is_frame(graph):
         return kind_of_ends(graph, columns)
     if is_networkx(graph) or is_spatial_weights(graph):
@@ -360,38 +346,8 @@ def _refuse_numbers_as_objects(series: Any) -> None:
         )
 
 
-def _missing(series: Any, markers: Sequence[Any]) -> Array:
-    missing = np.asarray(series.is_null().to_numpy())
-    coded = series.dtype in (narwhals().Categorical, narwhals().Enum)
-    values = marker_values(markers, Kind.TEXT if coded else kind_of(series.dtype))
-    if values:
-        same = (series.cast(narwhals().String) if coded else series).is_in(values)
-        missing = missing | np.asarray(same.fill_null(False).to_numpy())
-    if series.dtype.is_float():
-        missing = missing | np.isnan(np.asarray(series.to_numpy(), dtype=np.float64))
-    return missing
-
-
-def _category(series: Any, markers: Sequence[Any]) -> NodeColumn:
-    nw = narwhals()
-    missing = _missing(series, markers)
-    labels = series if series.dtype == nw.String else series.cast(nw.String)
-    categories = labels.filter((~missing).tolist()).unique().sort()
-    if len(categories) == 0:
-        raise FeatureError(f"the column {series.name!r} has no known category", remedy="leave it out of {categorical}")
-    if len(categories) > MAX_CATEGORIES:
-        raise FeatureError(
-            f"the column {series.name!r} has {counted(len(categories), 'different value')}, and each would become a "
-            f"channel: at most {MAX_CATEGORIES:,} are allowed; is it an id?"
-        )
-    codes = locate(categories, labels, "categories", "itself")
-    codes = np.where(missing, -1, codes)
-    used, rows = np.unique(codes, return_index=True)
-    return NodeColumn(name=series.name, missing=missing, codes=codes, samples=rows[used >= 0])
-
-
 def number_nodes(features: Any, graph: Any) -> Any:
-    """The graph with nodes named by their rows, if `features` is a table and `graph` names its ids; else as it is."""
+    """The graph with row numbers, if `features` is a table and `graph` uses its ids; otherwise unchanged."""
     if graph is None or not is_frame(features):
         return graph
     ids = Ids.of(open_frame(features, "the node table"), NodeColumns(), _kind_of_names(graph, EdgeColumns()))

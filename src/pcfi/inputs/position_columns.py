@@ -1,4 +1,4 @@
-"""Position channels as columns of a table: their names, and appending them."""
+"""Position channels as table columns: their names, and how to append them."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -16,11 +16,11 @@ def position_names(n_channels: int) -> list[str]:
 
 
 def refuse_position_names(names: Sequence[str], columns: Iterable[str]) -> None:
-    """Raise if the table has columns of these names already."""
+    """Raise an error if the table already has columns with these names."""
     taken = sorted(set(names) & set(columns))
     if taken:
         raise FeatureError(
-            f"the node table has a column {taken[0]!r} already, which is the name of a position channel: rename it"
+            f"the node table already has a column {taken[0]!r}, which is the name of a position channel: rename it"
         )
 
 

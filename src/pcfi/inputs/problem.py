@@ -1,7 +1,7 @@
-"""Features, known mask and graph -> `Problem`: checked once, here, and never again downstream."""
+"""Features, known mask and graph -> `Problem`. Input is checked here and nowhere else."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -10,20 +10,19 @@ import numpy as np
 from pcfi._typing import Array, ArrayOrTensor
 from pcfi.errors import DivergenceError, FeatureError, UnsupportedTypeError, counted
 from pcfi.inputs import tensors
-from pcfi.inputs.cell_names import CellNames
-from pcfi.inputs.containers import Container, Wrap, append_columns, default_channel_name, open_container
+from pcfi.inputs.containers import Container, ContainerLayout, Wrap, default_channel_name, open_container
 from pcfi.inputs.graphs import Graph, GraphLike, is_graph, read_graph
 from pcfi.inputs.knn import knn_graph
 from pcfi.system_memory import refuse_allocation
 
-MAX_LISTED_CELLS = 1 << 20  # cells of the rows whose known cells are listed at a time
+MAX_LISTED_CELLS = 1 << 20  # cells per block of rows in `known_cells`
 CHANNELS_AT_A_TIME = 512
-SMALL = 100_000  # cells below which a thread costs more than it saves
+SMALL = 100_000  # with fewer cells, a thread costs more than it saves
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Channels:
-    """Facts about each channel, from its known cells, and how channels group into patterns.
+    """Statistics of the known cells of each channel, and the grouping of channels into patterns.
 
     Attributes
     ----------
@@ -52,7 +51,7 @@ class Channels:
     def magnitude(self) -> Array:
         """Largest absolute known value of each channel, in float64; 1 if that is 0.
 
-        At least the smallest normal number of the values, so that one can divide by it.
+        At least the smallest normal number of the dtype, so that dividing by it is safe.
         """
         largest = np.maximum(np.abs(self.low), np.abs(self.high)).astype(np.float64)
         is_float = self.low.dtype.kind == "f"
@@ -66,57 +65,30 @@ class Channels:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Problem:
-    """A feature matrix with missing cells on a graph. Nothing in it is ever written to.
+class Problem(ContainerLayout):
+    """A feature matrix with missing cells on a graph. It is never modified.
 
     Attributes
     ----------
     values : ndarray of shape (n_nodes, n_channels), float32 or float64
-        The features; what stands in missing cells has no meaning. A tensor if they live on a device that the compiled
+        The features; the content of missing cells is arbitrary. A tensor if they are on a device that the compiled
         kernels cannot reach.
-    mask : ndarray of bool, or a tensor beside the features
-        True = known. Without rows if NaN decides.
+    mask : ndarray of bool, or a tensor on the device of the features
+        True = known. Has no rows if NaN marks missing cells.
     graph : Graph
     channels : Channels
-    wrap_values : callable
-        Turns a filled array into what the caller gets.
-    wrap_cells : callable
-        Puts any other table of the features' shape, such as the confidence, into the caller's container.
-    append : callable
-        Puts position channels behind a result in the caller's container.
     counted_nodes : ndarray of int or None
-        Those whose cells are counted and reported; None: all. The others, which only link these, have nothing known.
-    first_channels : index of channels
-        Those whose cells are counted: of a column of categories, which is several channels, the first.
-    categorical : index of channels
-        Those that are a category of a column.
-    wrap_categories : callable or None
-        Number of a column of categories and an array of one number per row and category -> a table.
-    column_names : tuple of str
-        Names of the columns, if they have names.
-    channel_name : callable
-        What a channel is called in messages.
+        Nodes whose cells are counted and reported; None: all. The other nodes only link these, and have no known cells.
     build_graph : callable or None
-        Makes the graph from features (NaN where missing), if it depends on them.
-    names : CellNames
-        How the caller names nodes and columns.
+        Builds the graph from features (NaN where missing), if it depends on them.
     """
 
     values: ArrayOrTensor
     mask: ArrayOrTensor
     graph: Graph
     channels: Channels
-    wrap_values: Callable[[Array], Any]
-    wrap_cells: Callable[[Array], Any]
-    append: Callable[[Any, Array], Any] = append_columns
     counted_nodes: Array | None = None
-    first_channels: Any = field(default_factory=lambda: slice(None))
-    categorical: Any = field(default_factory=lambda: slice(0))
-    wrap_categories: Callable[[int, Array], Any] | None = None
-    column_names: tuple[str, ...] = ()
-    channel_name: Callable[[int], str] = default_channel_name
     build_graph: Callable[[Array], Graph] | None = None
-    names: CellNames = field(default_factory=CellNames)
 
     @property
     def on_device(self) -> bool:
@@ -125,12 +97,12 @@ class Problem:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Dtype of the values, in numpy's words."""
+        """Dtype of the values, as a numpy dtype."""
         return self.channels.low.dtype
 
     @property
     def columns(self) -> Array:
-        """Number of the column that each channel belongs to; a column of categories is several channels."""
+        """Number of the column that each channel belongs to; a categorical column has several channels."""
         n_channels = self.values.shape[1]
         starts = np.zeros(n_channels, dtype=np.int64)
         starts[self.first_channels] = 1
@@ -169,27 +141,19 @@ def read_problem(features: Any, graph: GraphLike, known: Any = None, *, directed
         graph=prepare(container.number_nodes(graph)) if build_graph is None else build_graph(_known(values, mask)),
         build_graph=build_graph,
         channels=channels,
-        wrap_values=wrap_values,
-        wrap_cells=container.wrap_cells,
-        append=container.append,
-        first_channels=container.first_channels,
-        categorical=container.categorical,
-        wrap_categories=container.wrap_categories,
-        column_names=container.column_names,
-        channel_name=container.channel_name,
-        names=container.names,
+        **container.layout() | {"wrap_values": wrap_values},
     )
 
 
 def graph_function(graph: GraphLike) -> Callable[[Array], GraphLike] | None:
-    """The function that makes the graph from the features, if the caller passed one or "knn"; else None."""
+    """The function that builds the graph from the features, if the caller passed one or "knn"; else None."""
     if isinstance(graph, str) and graph == "knn":
         return knn_graph
     return graph if callable(graph) and not is_graph(graph) else None
 
 
 def _read_features(container: Container) -> tuple[Array, Wrap]:
-    """Values in the dtype of the arithmetic, and the way back of filled values."""
+    """Values in the dtype of the computation, and the function that wraps filled values."""
     values = container.array
     _check_shape(tuple(values.shape))
     if not isinstance(values, np.ndarray):
@@ -198,7 +162,7 @@ def _read_features(container: Container) -> tuple[Array, Wrap]:
     is_half = values.dtype.kind == "f" and values.dtype.itemsize == 2
     wrap_values = partial(_wrap_half, container.wrap_values) if is_half else container.wrap_values
     if not values.flags.c_contiguous or values.dtype != dtype:
-        refuse_allocation(values.size * dtype.itemsize, f"a copy of the features in rows, as {dtype},")
+        refuse_allocation(values.size * dtype.itemsize, f"a contiguous copy of the features as {dtype}")
     return np.ascontiguousarray(values, dtype=dtype), wrap_values
 
 
@@ -215,13 +179,13 @@ def _check_shape(shape: tuple[int, ...]) -> None:
     if shape[0] == 0:
         raise FeatureError("features has no rows: one row per node is needed")
     if shape[1] == 0:
-        raise FeatureError("features has no channels: there is nothing to fill in")
+        raise FeatureError("features has no channels: at least one column is needed")
 
 
 def to_half(filled: Array) -> Array:
-    """Filled values as float16, if it holds them."""
+    """Filled values as float16; an error if they overflow."""
     if np.nanmax(np.abs(filled), initial=0.0) > np.finfo(np.float16).max:
-        raise DivergenceError("a filled value is beyond what float16 holds: pass the features as float32")
+        raise DivergenceError("a filled value overflows float16: pass the features as float32")
     return filled.astype(np.float16)
 
 
@@ -261,7 +225,7 @@ def _read_known(known: Any, shape: tuple[int, ...]) -> Array:
 
 
 def hide_cells(problem: Problem, known: Array) -> Problem:
-    """The problem with fewer known cells; a graph that is made from the features is made anew without the others."""
+    """The problem with fewer known cells; a graph that is built from the features is rebuilt without them."""
     hidden = replace(problem, mask=known, channels=survey(problem.values, known))
     if problem.build_graph is None:
         return hidden
@@ -277,12 +241,12 @@ def _known(values: ArrayOrTensor, mask: ArrayOrTensor) -> Array:
 
 
 def known_mask(problem: Problem) -> Array:
-    """Which cells are known, as an array of the shape of the features; not to be written to."""
+    """Mask of the known cells, in the shape of the features. Do not modify it."""
     return problem.mask if len(problem.mask) else ~np.isnan(problem.values)
 
 
 def known_cells(problem: Problem) -> Iterator[tuple[Array, Array, Array]]:
-    """Rows, channels and values of the known cells, some rows at a time: where most cells are missing, they are few."""
+    """Rows, channels and values of the known cells, in blocks of rows; efficient if most cells are missing."""
     n_nodes, n_channels = problem.values.shape
     size = max(1, MAX_LISTED_CELLS // max(n_channels, 1))
     for start in range(0, n_nodes, size):
@@ -292,12 +256,12 @@ def known_cells(problem: Problem) -> Iterator[tuple[Array, Array, Array]]:
 
 
 def survey(values: Array, mask: Array, channel_name: Callable[[int], str] = default_channel_name) -> Channels:
-    """Facts about each channel; `mask` and `channel_name` as in `Problem`."""
+    """Statistics of each channel; `mask` and `channel_name` as in `Problem`."""
     look = _facts if isinstance(values, np.ndarray) else tensors.survey
     n_known, low, high, mean, keys = look(values, mask)
     empty = n_known == 0
     low[empty] = high[empty] = 0
-    # a mean that is not finite comes from a NaN said to be known, or from infinity
+    # a mean that is not finite comes from a NaN that is marked as known, or from infinity
     if not (np.isfinite(low).all() and np.isfinite(high).all() and np.isfinite(mean).all()):
         if not isinstance(values, np.ndarray):
             values, mask = tensors.to_array(values, "features"), tensors.to_array(mask, "known")
@@ -315,7 +279,7 @@ def survey(values: Array, mask: Array, channel_name: Callable[[int], str] = defa
 
 def _means(values: Array, mask: Array, n_known: Array, total: Array) -> Array:
     means = total / np.maximum(n_known, 1)
-    for channel in np.flatnonzero(~np.isfinite(total)):  # the sum is beyond the largest number, the mean is not
+    for channel in np.flatnonzero(~np.isfinite(total)):  # the sum overflows, the mean does not
         column = values[:, channel]
         known = mask[:, channel] if len(mask) else ~np.isnan(column)
         with np.errstate(invalid="ignore"):
@@ -361,7 +325,7 @@ def _refuse_non_finite(values: Array, mask: Array, channel_name: Callable[[int],
     node, channel = np.argwhere(wrong)[0]
     value = values[node, channel]
     if np.isnan(value):
-        problem, advice = "NaN, but known says it is known", "set known to False there or give it a value"
+        problem, advice = "NaN, but known is True there", "set known to False or give the cell a value"
     else:
         problem, advice = str(value), "known values must be finite; use NaN if it is missing"
     cell = (

@@ -1,4 +1,4 @@
-"""Spatial weights of libpysal (`Graph`, and the older `W`) -> names of the nodes and an adjacency."""
+"""libpysal's spatial weights (`Graph`, and the older `W`) -> node ids and an adjacency matrix."""
 
 import sys
 from typing import Any
@@ -26,9 +26,9 @@ def adjacency(weights: Any) -> Any:
 
 
 def names_rows(weights: Any, index: Any) -> bool:
-    """Whether node number i is row number i: names are those of the index in its order, or a `W` has none of its own.
+    """Whether node i is row i: the ids equal the index, or a `W` has no ids.
 
-    A `W` numbers its nodes 0, 1, 2, ... unless it is given ids; a `Graph` always takes the index of the table.
+    A `W` numbers its nodes 0, 1, 2, ... unless it has ids; a `Graph` always uses the index of the table.
     """
     names = names_of_nodes(weights)
     if index is not None and len(index) == len(names) and index.tolist() == names:
@@ -38,7 +38,7 @@ def names_rows(weights: Any, index: Any) -> bool:
 
 
 def ends_in_rows(weights: Any, rows: Any) -> tuple[Any, Any]:
-    """Edge index and weights, with nodes named by the row of each name."""
+    """Edge index of row numbers, and weights."""
     edges = adjacency(weights)
     ends = edges.coords if hasattr(edges, "coords") else (edges.row, edges.col)
     return np.stack([rows[end] for end in ends]), edges.data

@@ -1,6 +1,6 @@
 """torch tensors <-> arrays: CPU tensors share their memory with numpy arrays, tensors on other devices stay there.
 
-Nothing here imports torch before the caller has done so: before that there are no tensors to recognise.
+torch is not imported here before the caller has imported it.
 """
 
 import sys
@@ -16,9 +16,9 @@ from pcfi.errors import DivergenceError, FeatureError, GraphError, UnsupportedTy
 
 Tensor = Any
 
-KERNEL_DEVICES = ("cpu",)  # where the compiled kernels can read a tensor; on any other the torch backend runs
+KERNEL_DEVICES = ("cpu",)  # devices that the compiled kernels can access; on others the torch backend is used
 _INTEGERS = {f"torch.{name}" for name in ("bool", "uint8", "int8", "int16", "int32", "int64")}
-CELLS_AT_A_TIME = 1 << 24  # of one working block on a device
+CELLS_AT_A_TIME = 1 << 24  # cells of a block on a device
 
 
 def is_tensor(value: object) -> bool:
@@ -28,12 +28,12 @@ def is_tensor(value: object) -> bool:
 
 
 def stays_on_device(value: object) -> bool:
-    """Whether this is a tensor that the compiled kernels cannot read where it is."""
+    """Whether this is a tensor on a device that the compiled kernels cannot access."""
     return is_tensor(value) and value.device.type not in KERNEL_DEVICES  # type: ignore[attr-defined]
 
 
 def is_dense(tensor: Tensor) -> bool:
-    """Whether the tensor is an ordinary one, not sparse."""
+    """Whether the tensor is dense."""
     import torch
 
     return bool(tensor.layout == torch.strided)
@@ -50,7 +50,7 @@ def to_array(tensor: Tensor, what: str) -> Array:
 
 
 def wide_dtype(device: Any) -> Any:
-    """float64, or float32 on the devices that have nothing wider."""
+    """float64, or float32 on devices without float64."""
     import torch
 
     return torch.float32 if torch.device(device).type == "mps" else torch.float64
@@ -60,8 +60,8 @@ def wide_dtype(device: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Back:
-    """Conversion of results to tensors on `device`; filled values get `dtype`."""
+class TensorWrapper:
+    """Converts results to tensors on `device`; filled values get `dtype`."""
 
     dtype: Any
     device: Any
@@ -72,7 +72,7 @@ class Back:
 
         narrow = torch.as_tensor(filled, device=self.device).to(self.dtype)
         if self.dtype == torch.float16 and bool((torch.isinf(narrow)).any()):
-            raise DivergenceError("a filled value is beyond what float16 holds: pass the features as float32")
+            raise DivergenceError("a filled value overflows float16: pass the features as float32")
         return narrow
 
     def table(self, array: Any) -> Tensor:
@@ -82,13 +82,13 @@ class Back:
         return torch.as_tensor(array, device=self.device)
 
     def append(self, values: Tensor, channels: Array) -> Tensor:
-        """A tensor with further channels behind its own, in its dtype."""
+        """A tensor with further channels appended, in its dtype."""
         import torch
 
         return torch.cat([values, torch.as_tensor(channels, device=self.device).to(values.dtype)], dim=1)
 
 
-def read_features(features: Tensor) -> tuple[Any, Back]:
+def read_features(features: Tensor) -> tuple[Any, TensorWrapper]:
     """Features as an array (CPU) or a detached float32 or float64 tensor (elsewhere), and the conversion of results.
 
     Integers become float64; float16 and bfloat16 are computed in float32.
@@ -105,10 +105,10 @@ def read_features(features: Tensor) -> tuple[Any, Back]:
     wide = wide_dtype(features.device)
     narrow = features.dtype.is_floating_point and features.dtype != torch.float64
     working = torch.float32 if narrow else wide
-    back = Back(features.dtype if features.dtype.is_floating_point else wide, features.device)
+    wrapper = TensorWrapper(features.dtype if features.dtype.is_floating_point else wide, features.device)
     if stays_on_device(features):
-        return features.detach().to(working).contiguous(), back
-    return to_array(features, "features"), back
+        return features.detach().to(working).contiguous(), wrapper
+    return to_array(features, "features"), wrapper
 
 
 def beside(values: Tensor, array: Any) -> Tensor:
@@ -121,9 +121,9 @@ def beside(values: Tensor, array: Any) -> Tensor:
 
 
 def survey(values: Tensor, mask: Tensor) -> tuple[Array, ...]:
-    """Known count, range, mean and a key of the known nodes of each channel, for features on a device.
+    """Number of known cells, range, mean and a key of the known nodes of each channel, for features on a device.
 
-    Two channels have the same key if the same nodes are known: the sum of a random number per known node.
+    The key is the sum of a random number per known node, so channels with the same known nodes have the same key.
     """
     import torch
 
@@ -143,13 +143,13 @@ def survey(values: Tensor, mask: Tensor) -> tuple[Array, ...]:
         high = torch.maximum(high, torch.where(known, values[rows], -torch.inf).amax(dim=0))
     for rows in row_blocks(n_nodes, n_channels):
         known = known_cells(values, mask, rows)
-        # divided before the sum, which could overflow
+        # divide first, because the sum could overflow
         mean += (torch.where(known, values[rows], 0).to(wide) / n_known.clamp(min=1)).sum(dim=0)
     return tuple(fact.cpu().numpy() for fact in (n_known, low, high, mean.cpu().double(), keys))
 
 
 def known_cells(values: Tensor, mask: Tensor, rows: slice = slice(None)) -> Tensor:
-    """True = known, in the given rows; a mask without rows means that NaN decides."""
+    """Mask of the known cells in the given rows; if `mask` has no rows, NaN marks missing cells."""
     return mask[rows] if len(mask) else ~values[rows].isnan()
 
 
@@ -211,7 +211,7 @@ def _to_scipy(adjacency: Tensor) -> Any:
     from scipy import sparse
 
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CS")  # torch warns that compressed layouts are in beta
+        warnings.filterwarnings("ignore", message="Sparse CS")  # torch warns that compressed layouts are a beta feature
         entries = adjacency.detach().to_sparse_coo().coalesce()
     if entries.dense_dim():
         raise GraphError("the adjacency holds vectors: one number per edge is needed")

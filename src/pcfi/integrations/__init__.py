@@ -1,1 +1,1 @@
-"""scikit-learn, PyTorch Geometric, NetworkX, AnnData and data frames: thin translations of `pcfi.impute`."""
+"""Interfaces of `pcfi.impute` for scikit-learn, PyTorch Geometric, NetworkX, AnnData and data frames."""

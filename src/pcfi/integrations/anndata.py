@@ -6,19 +6,11 @@ from typing import Any
 import numpy as np
 
 from pcfi._typing import Array
-from pcfi.errors import (
-    FeatureError,
-    GraphError,
-    ParameterError,
-    PcfiWarning,
-    TooLargeError,
-    UnsupportedTypeError,
-    counted,
-)
+from pcfi.errors import FeatureError, GraphError, ParameterError, PcfiWarning, UnsupportedTypeError, counted
 from pcfi.imputation import impute as impute_features
 from pcfi.optional import load
 from pcfi.result import Imputation
-from pcfi.system_memory import available, size_in_words
+from pcfi.system_memory import refuse_allocation
 
 __all__ = ["impute"]
 
@@ -35,12 +27,12 @@ def impute(
     copy: bool = False,
     **options: Any,
 ) -> Any:
-    """Fill missing values of cells from similar cells, into new layers.
+    """Fill missing values of cells from similar cells, and add the results as new layers.
 
     Parameters
     ----------
     adata : AnnData
-        n cells x p genes. `X`, the layer that is read, and the graph are not modified.
+        n cells x p genes. `X`, the layer to read, and the graph are not modified.
     layer : str, default=None
         The layer to read; None: `X`.
     obsp_key : str, default="connectivities"
@@ -49,7 +41,7 @@ def impute(
         The genes to fill. None: all, as dense layers. If X is sparse and genes are selected, the layers are sparse, and
         memory grows with the number of selected genes.
     zeros_missing : bool, default=False
-        Whether zeros are missing (drop-outs), as NaN always is.
+        Whether zeros are missing (drop-outs), in addition to NaN.
     key_added : str, default="pcfi"
         Key of the results: `layers[key_added]` (other genes unchanged), `layers[key_added + "_expected_error"]` (0 for
         known values and other genes; not for a representation), `layers[key_added + "_confidence"]` (0 for other genes)
@@ -88,7 +80,7 @@ def impute(
     if result.n_missing == 0:
         source = "X" if layer is None else f"layers[{layer!r}]"
         warnings.warn(
-            f"nothing is missing in {source}: pass zeros_missing=True if zeros are values that were not measured",
+            f"nothing is missing in {source}: pass zeros_missing=True if zeros mean not measured",
             PcfiWarning,
             stacklevel=2,
         )
@@ -133,7 +125,7 @@ def _gene_columns(adata: Any, genes: Any) -> Array | None:
         columns = np.flatnonzero(selected)
     else:
         if not adata.var_names.is_unique:
-            raise FeatureError("adata has several genes of one name: call adata.var_names_make_unique() first")
+            raise FeatureError("adata has several genes with the same name: call adata.var_names_make_unique() first")
         columns = adata.var_names.get_indexer(selected)
         if (columns < 0).any():
             unknown = selected[columns < 0]
@@ -148,17 +140,14 @@ def _gene_columns(adata: Any, genes: Any) -> Array | None:
 
 
 def _check_memory(adata: Any, matrix: Any, columns: Array | None) -> None:
-    """Raise an error if values, confidence, errors, hops and one temporary copy of the selected genes exceed memory."""
+    """Raise an error if values, confidence, errors, hops and a temporary copy of the selected genes exceed memory."""
     n_genes = adata.n_vars if columns is None else len(columns)
     itemsize = 4 if matrix.dtype == np.float32 else 8
-    needed = adata.n_obs * n_genes * (4 * itemsize + 2)
-    free = available()
-    if needed > free:
-        raise TooLargeError(
-            f"{counted(n_genes, 'gene')} of {counted(adata.n_obs, 'cell')} would take about {size_in_words(needed)}, "
-            f"but only {size_in_words(free)} of memory is available: choose fewer with genes=, such as "
-            "adata.var_names[adata.var['highly_variable']]"
-        )
+    refuse_allocation(
+        adata.n_obs * n_genes * (4 * itemsize + 2),
+        f"filling {counted(n_genes, 'gene')} of {counted(adata.n_obs, 'cell')}",
+        "choose fewer genes with {genes}, such as adata.var_names[adata.var['highly_variable']]",
+    )
 
 
 def _dense(matrix: Any) -> Array:

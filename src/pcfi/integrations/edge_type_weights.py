@@ -1,12 +1,12 @@
-"""Weights of edge types, without labels: a type counts as much as it helps to fill known cells that are hidden."""
+"""Learn weights of edge types without labels, by the errors on hidden known cells."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from pcfi._typing import Array
+from pcfi.evaluation import standard_deviations
 from pcfi.imputation import complete
 from pcfi.inputs.graphs import Graph
 from pcfi.inputs.problem import Problem, known_mask, survey
@@ -14,22 +14,22 @@ from pcfi.integrations.typed_graph import EdgeType, TypedGraph
 from pcfi.settings import Settings
 from pcfi.stages.solvers import UntilSettled
 
-FACTORS = (0.0, 0.25, 4.0)  # that the weight of a relation is tried with
+FACTORS = (0.0, 0.25, 4.0)  # candidates for changing the weight of a relation
 MAX_PASSES = 3  # over all relations
 N_FOLDS = 3
-MIN_EVIDENCE = 2.0  # standard errors by which errors of hidden nodes must fall
-LOOSE_RTOL = 1e-2  # to which folds settle
-MIN_HIDDEN = 5  # nodes in a fold, below which nothing is learned
+MIN_STANDARD_ERRORS = 2.0  # by which the errors of hidden nodes must fall
+LOOSE_RTOL = 1e-2  # tolerance of the solver in folds
+MIN_HIDDEN = 5  # nodes in a fold; with fewer, nothing is learned
 
 Weights = dict[EdgeType, float]
 
 
 def learn_weights(typed: TypedGraph, problem: Problem, settings: Settings) -> Weights:
-    """The weight of each edge type for filling `problem`, whose nodes are those of the typed graph.
+    """Learn the weight of each edge type for filling `problem`, whose nodes are those of the typed graph.
 
-    Starts with 1 for all, which is the graph without types. The weight of one relation at a time (an edge type together
-    with its reverse) is multiplied by 0, 1/4 or 4, and kept if that lowers the errors of hidden nodes by two standard
-    errors. Relations that say the same therefore stay equal.
+    All weights start at 1. The weight of one relation at a time (an edge type together with its reverse) is multiplied
+    by 0, 1/4 or 4, and the change is kept if it lowers the errors of hidden nodes by two standard errors. Relations
+    with the same information therefore keep equal weights.
     """
     relations = typed.relations
     weights = {kind: 1.0 for relation in relations for kind in relation}
@@ -69,12 +69,12 @@ def _best(
 
 def _is_lower(errors: Array, before: Array) -> bool:
     gain = before - errors
-    return bool(gain.mean() > MIN_EVIDENCE * gain.std(ddof=1) / np.sqrt(len(gain)))
+    return bool(gain.mean() > MIN_STANDARD_ERRORS * gain.std(ddof=1) / np.sqrt(len(gain)))
 
 
 @dataclass(frozen=True, eq=False)
 class _HiddenNodes:
-    """A problem some nodes of which are hidden, and the truth at these nodes."""
+    """A problem with some nodes hidden, and the true values of these nodes."""
 
     problem: Problem
     nodes: Array
@@ -90,12 +90,12 @@ class _HiddenNodes:
 
 
 def _folds(problem: Problem) -> list[_HiddenNodes]:
-    """Each fold hides all known cells of a part of the nodes; the same problem gives the same folds."""
+    """Folds, each of which hides all known cells of some nodes; deterministic."""
     known = np.array(known_mask(problem))
     sources = np.flatnonzero(known.any(axis=1))
     if len(sources) < MIN_HIDDEN * N_FOLDS:
         return []
-    unit = _deviations(problem, known)
+    unit = standard_deviations(problem)
     parts = np.array_split(np.random.default_rng(0).permutation(sources), N_FOLDS + 2)[:N_FOLDS]
     return [_hide(problem, known, np.sort(part), unit) for part in parts]
 
@@ -106,10 +106,3 @@ def _hide(problem: Problem, known: Array, nodes: Array, unit: Array) -> _HiddenN
     values = problem.values
     hidden = replace(problem, mask=mask, channels=survey(values, mask), wrap_values=np.asarray, wrap_cells=np.asarray)
     return _HiddenNodes(hidden, nodes, np.where(known[nodes], values[nodes], 0.0), known[nodes], unit)
-
-
-def _deviations(problem: Problem, known: Array) -> Any:
-    """Standard deviation of the known values of each channel, 1 where it is 0."""
-    deviation = np.where(known, problem.values - problem.channels.mean, 0.0)
-    spread = np.sqrt(np.square(deviation, dtype=np.float64).sum(axis=0) / np.maximum(problem.channels.n_known, 1))
-    return np.where(spread > 0, spread, 1.0)

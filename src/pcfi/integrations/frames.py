@@ -1,4 +1,4 @@
-"""Tables of pandas, polars and pyarrow: a node table and an edge table -> the same node table, filled."""
+"""pandas, polars and pyarrow tables: a node table and an edge table -> the filled node table."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from pcfi.evaluation import Evaluation
 from pcfi.evaluation import evaluate as evaluate_features
 from pcfi.imputation import impute as impute_features
-from pcfi.inputs.code_columns import code_columns, warn_of_codes
+from pcfi.inputs.code_columns import code_columns, warn_of_columns
 from pcfi.inputs.columns import EdgeColumns, NodeColumns, Weight
 from pcfi.inputs.node_tables import NodeTable, read_table
 from pcfi.result import Imputation
@@ -18,7 +18,7 @@ def impute(
     nodes: Any,
     edges: Any,
     *,
-    id: str | None = None,  # noqa: A002  the word of the domain
+    id: str | None = None,  # noqa: A002
     channels: Sequence[str] | None = None,
     categorical: Sequence[str] = (),
     missing_values: Sequence[Any] = (),
@@ -26,7 +26,7 @@ def impute(
     target: str | None = None,
     weight: Weight = "weight",
     unknown_ids: str = "error",
-    round: bool = False,  # noqa: A002  what it does
+    round: bool = False,  # noqa: A002
     **options: Any,
 ) -> Imputation:
     """Fill the missing cells of a node table. `pcfi.impute(nodes, edges)` is this with its defaults.
@@ -34,43 +34,42 @@ def impute(
     Parameters
     ----------
     nodes : DataFrame of pandas or polars, or Table of pyarrow
-        One row per node. Null and NaN are missing, and what `missing_values` says.
-    edges : table of edges between ids, or any graph that `pcfi.impute` accepts
-        Nodes of an edge table or a networkx graph are matched by id, those of any other graph by row number.
+        One row per node. Null, NaN and `missing_values` mean missing.
+    edges : edge table, or any graph that `pcfi.impute` accepts
+        Nodes of an edge table or a networkx graph are matched by id, those of other graphs by row number.
     id : str, default=None
-        The column of `nodes` that holds the ids. None: a column called "id", "node" or "node_id"; else one named like
-        an id ("customer_id") whose values all differ; else the index of pandas unless it is 0, 1, 2, ...; else the
-        first column of text whose values all differ; else the row numbers. Ids are never a channel.
+        The id column of `nodes`. None: a column called "id", "node" or "node_id"; else one with unique values and a
+        name like "customer_id"; else the pandas index unless it is 0, 1, 2, ...; else the first text column with unique
+        values; else row numbers. Ids are never a channel.
     channels : list of str, default=None
-        The columns to use and fill. None: all columns of numbers and booleans. All others pass through as they are.
+        The columns to use and fill. None: all numeric and boolean columns. Other columns are returned unchanged.
     categorical : list of str, default=()
-        Further columns to fill, of categories: each category becomes a channel of its own, and a missing cell gets the
-        category with the largest share.
+        Categorical columns to fill: each category becomes a channel, and a missing cell gets the most likely category.
     missing_values : list, default=()
-        Further values that mean missing, such as [-999, "?"].
+        Additional values that mean missing, such as [-999, "?"].
     source : str, default=None
-        Column of `edges` with the ids of the nodes where edges begin. None: by its usual name ("source", "src", "from"
-        and the like), else the first of two or three columns.
+        Column of `edges` with the first node of each edge. None: chosen by common names ("source", "src", "from", ...),
+        else the first of two or three columns.
     target : str, default=None
-        Column of `edges` with the ids of the nodes where edges end. None: by its usual name, else the second of two or
+        Column of `edges` with the second node of each edge. None: chosen by common names, else the second of two or
         three columns.
     weight : str, default="weight"
-        Column of `edges` with the weights. The default takes a column called "weight", "weights" or "w" if there is
-        one. None: all edges count 1.
+        Column of `edges` with the weights. The default is a column called "weight", "weights" or "w", if there is one.
+        None: every edge has weight 1.
     unknown_ids : {"error", "drop"}, default="error"
-        What to do with an edge that names an id that `nodes` does not have.
+        What to do with an edge that refers to an unknown id.
     round : bool, default=False
-        Whether filled integer columns are rounded and stay integers (without nulls: Int64 of pandas becomes int64);
-        otherwise they become float64. Boolean columns stay boolean: a missing cell gets the likelier value.
+        Whether filled integer columns are rounded and stay integers (pandas Int64 becomes int64); otherwise they become
+        float64. Boolean columns stay boolean: a missing cell gets the more likely value.
     **options
-        Further parameters of `pcfi.impute`, such as `alpha`, `beta` and `standardize` (advisable with numbers for alpha
-        and beta if the channels have different units; without, it is on).
+        Further parameters of `pcfi.impute`, such as `alpha` and `beta`. For a representation, pass `standardize=True`
+        if the channels have different units.
 
     Returns
     -------
     Imputation
-        `values` is the node table with index, order of rows and columns, and precision of floats kept; columns without
-        missing cells are left as they are. `confidence` and `hops` are tables of the ids and the channels.
+        `values` is the filled node table with the same index, row and column order, and float precision; columns
+        without missing cells are unchanged. `confidence` and `hops` are tables of the ids and the channels.
 
     Examples
     --------
@@ -94,7 +93,7 @@ def evaluate(
     nodes: Any,
     edges: Any,
     *,
-    id: str | None = None,  # noqa: A002  the word of the domain
+    id: str | None = None,  # noqa: A002
     channels: Sequence[str] | None = None,
     categorical: Sequence[str] = (),
     missing_values: Sequence[Any] = (),
@@ -104,7 +103,7 @@ def evaluate(
     unknown_ids: str = "error",
     **options: Any,
 ) -> Evaluation:
-    """Hide known cells of a node table, fill them in with each method, and compare with what they were.
+    """Hide known cells of a node table, fill them with each method, and compare with their true values.
 
     Parameters
     ----------
@@ -116,7 +115,7 @@ def evaluate(
     Returns
     -------
     Evaluation
-        Errors of the columns of numbers, and as `accuracy` the share of hidden categories that are filled in rightly.
+        Errors of the numeric columns, and `accuracy`, the share of hidden categories that are filled correctly.
 
     Examples
     --------
@@ -136,9 +135,9 @@ def evaluate(
 
 
 def _read(nodes: Any, edges: Any, named: dict[str, Any], ends: dict[str, Any], **options: Any) -> tuple[NodeTable, Any]:
-    """The node table with its channels, and the graph with nodes named by rows."""
+    """The node table with its channels, and the graph with row numbers."""
     weight = ends["weight"]
-    # "weight" is the usual name, which need not be there; None switches weights off
+    # "weight" is the common name, which may be absent; None switches weights off
     columns = EdgeColumns(**{**ends, "weight": None if weight == "weight" else weight if weight is not None else False})
     table = read_table(
         nodes,
@@ -148,5 +147,6 @@ def _read(nodes: Any, edges: Any, named: dict[str, Any], ends: dict[str, Any], *
         **options,
     )
     if named["channels"] is None:
-        warn_of_codes(code_columns(table, edges, columns), "name the columns to use with channels=[...]", stacklevel=3)
+        remedy = "name the columns to use with channels=[...]"
+        warn_of_columns(table, code_columns(table, edges, columns), remedy, stacklevel=3)
     return table, table.number_nodes(edges, columns)

@@ -1,4 +1,4 @@
-"""GeoDataFrames: a table of places with missing cells -> the same GeoDataFrame, filled from neighbouring places."""
+"""GeoDataFrames: a table of places with missing cells -> the GeoDataFrame filled from neighbouring places."""
 
 import warnings
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ import numpy as np
 from pcfi._typing import Array
 from pcfi.errors import GraphWarning, ParameterError
 from pcfi.imputation import impute as impute_features
-from pcfi.inputs.code_columns import code_columns, warn_of_codes
+from pcfi.inputs.code_columns import code_columns, warn_of_columns
 from pcfi.inputs.columns import EdgeColumns, NodeColumns
 from pcfi.inputs.graphs import Graph
 from pcfi.inputs.node_tables import read_table
@@ -32,11 +32,11 @@ def impute(
     islands: str = "nearest",
     weights: str = "auto",
     coordinates: bool = False,
-    id: str | None = None,  # noqa: A002  the word of the domain
+    id: str | None = None,  # noqa: A002
     channels: Sequence[str] | None = None,
     categorical: Sequence[str] = (),
     missing_values: Sequence[Any] = (),
-    round: bool = False,  # noqa: A002  what it does
+    round: bool = False,  # noqa: A002
     **options: Any,
 ) -> Imputation:
     """Fill the missing cells of a GeoDataFrame from neighbouring places and from the other columns.
@@ -46,30 +46,29 @@ def impute(
     gdf : GeoDataFrame
         One row per place. Not modified.
     contiguity : {"queen", "rook"}, default=None
-        Neighbours share a corner, or a stretch of border. The default for polygons is "queen".
+        Neighbours share at least a corner, or a border segment. The default for polygons is "queen".
     k : int, default=None
         Neighbours are the k nearest places by their centroids. The default for points and lines is 8.
     distance : float, default=None
-        Neighbours are at most this far apart: in the unit of the CRS, or in metres if that is in degrees.
+        Neighbours are at most this far apart, in the unit of the CRS, or in metres if the CRS is in degrees.
     graph : any graph that `pcfi.impute` accepts, default=None
-        Instead of the three above: a libpysal `Graph` or `W`, an adjacency, a table of edges, ...
+        Replaces the three options above: a libpysal `Graph` or `W`, an adjacency matrix, an edge table, ...
     islands : {"nearest", "alone"}, default="nearest"
-        What happens to places without a neighbour: linked to the three nearest ones, or left to the other columns and
-        the mean. A warning counts them.
+        Whether places without a neighbour are linked to the three nearest places, or filled without neighbours. A
+        warning counts them.
     weights : {"auto", "equal", "distance"}, default="auto"
-        Whether all neighbours count alike, or near ones more (1 / distance). "auto" takes what fills hidden known cells
-        best.
+        Weights of the neighbours: equal, or 1 / distance. "auto" uses the one with the smaller error on hidden cells.
     coordinates : bool, default=False
-        Whether the coordinates of the centroids help as two more columns, as a trend over the whole map does. A column
-        such as elevation helps by being in the table.
+        Whether to use the coordinates of the centroids as two more columns, which models a trend over the whole map.
+        Covariates such as elevation are used if they are columns of the table.
     id : str, default=None
-        The column that names the rows, if `graph` names them by id.
+        The id column, if `graph` refers to rows by id.
     channels : list of str, default=None
-        The columns to use and fill. None: all columns of numbers and booleans. All others pass through as they are.
+        The columns to use and fill. None: all numeric and boolean columns. Other columns are returned unchanged.
     categorical : list of str, default=()
-        Further columns to fill, of categories.
+        Categorical columns to fill.
     missing_values : list, default=()
-        Further values that mean missing, such as [-999].
+        Additional values that mean missing, such as [-999].
     round : bool, default=False
         Whether filled integer columns stay integers; boolean columns always stay boolean.
     **options
@@ -78,7 +77,7 @@ def impute(
     Returns
     -------
     Imputation
-        `values` is a GeoDataFrame with geometry, CRS, index and order of columns kept; so are the ends of `interval()`.
+        `values` is a GeoDataFrame with the same geometry, CRS, index and column order; `interval()` returns two.
 
     Examples
     --------
@@ -95,7 +94,7 @@ def impute(
         raise ParameterError(f"must be one of {', '.join(map(repr, WEIGHTS))}, got {weights!r}", parameter="weights")
     rule = Neighborhood(contiguity, k, distance, islands)
     if graph is not None and (rule != Neighborhood(islands=islands) or weights == "distance"):
-        raise ParameterError("graph says who is a neighbour: leave out contiguity, k, distance and weights")
+        raise ParameterError("graph already defines the neighbours: leave out contiguity, k, distance and weights")
     edges = find_neighbors(gdf, rule) if graph is None else None
     extra = _coordinate_columns(gdf) if coordinates else {}
     columns = NodeColumns(
@@ -107,7 +106,7 @@ def impute(
     table = read_table(gdf.assign(**extra) if extra else gdf, columns, graph=graph, round=round)
     if channels is None:
         codes = [name for name in code_columns(table, graph) if name not in extra]
-        warn_of_codes(codes, "name the columns to use with channels=[...]", stacklevel=2)
+        warn_of_columns(table, codes, "name the columns to use with channels=[...]", stacklevel=2)
     if edges is None:
         candidates = [table.number_nodes(graph, EdgeColumns())]
     else:
@@ -150,9 +149,9 @@ def build_graph(
 
 
 def impute_best(table: Any, graphs: Sequence[Any], *, from_geometry: bool, **options: Any) -> Imputation:
-    """Fill with the graph under which hidden known cells are filled best.
+    """Fill with the graph that gives the smallest error on hidden known cells.
 
-    A graph made from geometry is not made from the table, even if columns such as coordinates make it look so.
+    A graph built from geometry is not built from the table, even if columns such as coordinates suggest it.
     """
     with warnings.catch_warnings():
         if from_geometry:
@@ -168,13 +167,13 @@ def _candidates(weights: str, options: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _error_on_hidden_cells(result: Imputation) -> float:
-    """The error that candidates are compared by; infinite if nothing was hidden, so that the first one is taken."""
+    """The error to compare candidates by; infinite if no cell was hidden, so that the first one is chosen."""
     error = np.nan if result.tuning is None else result.tuning.error
     return float(error) if np.isfinite(error) else np.inf
 
 
 def _coordinate_columns(gdf: Any) -> dict[str, Array]:
-    """Coordinates of the centroids under names that the table does not have."""
+    """Coordinates of the centroids, with names that are not columns of the table."""
     places = centroids(np.asarray(gdf.geometry.values))
     taken, named = set(map(str, gdf.columns)), {}
     for name, values in zip("xy", places.T, strict=True):
@@ -186,7 +185,7 @@ def _coordinate_columns(gdf: Any) -> dict[str, Array]:
 
 @dataclass(frozen=True)
 class WithoutColumns:
-    """Puts cells into the caller's table without the columns that were added to it."""
+    """Wraps cells in the caller's table, without the columns that were added to it."""
 
     wrap: Any
     added: list[str]

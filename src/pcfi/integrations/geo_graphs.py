@@ -1,8 +1,8 @@
 """Geometry -> edges between neighbours: shared borders, nearest places, or places within a distance.
 
-Distances are between centroids. In a geographic CRS (degrees) they are taken on the globe, in metres, so that a degree
-of longitude is as long as it is at its latitude; in any other CRS they are in the unit of the coordinates. Weights by
-distance are 1 / length: along a line of places, the steady state of the diffusion is then linear interpolation.
+Distances are between centroids. In a geographic CRS (degrees) they are measured on the globe, in metres; in any other
+CRS they are in the unit of the coordinates. Weights by distance are 1 / length: along a line of places, the steady
+state of the diffusion is then linear interpolation.
 """
 
 import warnings
@@ -20,12 +20,12 @@ from pcfi.optional import load
 
 CONTIGUITIES = ("queen", "rook")
 ISLAND_POLICIES = ("nearest", "alone")
-MAX_LONGITUDE = 360  # degrees: some files count from 0 to 360
+MAX_LONGITUDE = 360  # degrees: some files use 0 to 360
 DEFAULT_K = 8  # neighbours of a point, about as many as polygons have
-ISLAND_NEIGHBORS = 3  # places that an island is linked to; a plane needs three
+ISLAND_NEIGHBORS = 3  # places that an island is linked to; three points define a plane
 EARTH_RADIUS = 6_371_008.8  # metres, mean
-AREAS, LINES = (3, 6), (1, 5, 2)  # types of shapely: polygons, and lines
-MIN_LENGTH_SHARE = 1e-3  # of the median length: shorter edges, as between coincident points, count as this long
+AREAS, LINES = (3, 6), (1, 5, 2)  # geometry types of shapely
+MIN_LENGTH_SHARE = 1e-3  # smallest length relative to the median, for coincident points
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class Neighborhood:
     def __post_init__(self) -> None:
         chosen = [name for name in ("contiguity", "k", "distance") if getattr(self, name) is not None]
         if len(chosen) > 1:
-            raise ParameterError(f"{' and '.join(chosen)} are two rules for who is a neighbour: give one of them")
+            raise ParameterError(f"{' and '.join(chosen)} are alternative definitions of neighbours: give only one")
         if self.contiguity not in (None, *CONTIGUITIES):
             raise ParameterError(f"must be 'queen' or 'rook', got {self.contiguity!r}", parameter="contiguity")
         if self.k is not None and (isinstance(self.k, bool) or not isinstance(self.k, Integral) or self.k < 1):
-            raise ParameterError(f"must be a whole number of at least 1, got {self.k!r}", parameter="k")
+            raise ParameterError(f"must be an integer of at least 1, got {self.k!r}", parameter="k")
         if self.distance is not None and not _is_positive(self.distance):
             raise ParameterError(f"must be a number above 0, got {self.distance!r}", parameter="distance")
         if self.islands not in ISLAND_POLICIES:
@@ -60,7 +60,7 @@ def _is_positive(value: Any) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class SpatialEdges:
-    """Pairs of neighbours, each pair once or twice, and how far apart they are.
+    """Pairs of neighbours, each pair once or twice, and their distances.
 
     Attributes
     ----------
@@ -92,19 +92,19 @@ class SpatialEdges:
         return ends, typical / np.maximum(lengths, MIN_LENGTH_SHARE * typical)
 
 
-def find_neighbors(frame: Any, rule: Neighborhood, *, stacklevel: int = 3) -> SpatialEdges:
+def find_neighbors(frame: Any, rule: Neighborhood) -> SpatialEdges:
     """Edges between the rows of a GeoDataFrame."""
     geometry = _read_geometry(frame)
-    rule = _by_geometry(rule, geometry)
-    places = _places(frame, geometry, rule, stacklevel=stacklevel + 1)
+    rule = _with_default(rule, geometry)
+    places = _centroid_positions(frame, geometry, rule)
     if rule.contiguity is not None:
         _check_borders(frame, geometry)
         ends = _shared_borders(geometry, rule.contiguity)
     elif rule.k is not None:
         ends = _nearest(places, np.arange(len(places)), int(rule.k))
     else:
-        ends = _within(places, _straight(float(rule.distance or 0), places))
-    ends = np.concatenate([ends, _bridges(frame, places, ends, rule, stacklevel=stacklevel + 1)], axis=1)
+        ends = _within(places, _chord_length(float(rule.distance or 0), places))
+    ends = np.concatenate([ends, _island_edges(frame, places, ends, rule)], axis=1)
     lengths = np.sqrt(((places[ends[0]] - places[ends[1]]) ** 2).sum(axis=1))
     return SpatialEdges(ends, lengths, len(places))
 
@@ -116,7 +116,7 @@ def _read_geometry(frame: Any) -> Array:
             f"gdf is a {type(frame).__module__}.{type(frame).__qualname__}, but must be a GeoDataFrame of geopandas"
         )
     if frame._geometry_column_name not in frame.columns:
-        raise FeatureError("the GeoDataFrame has no active geometry: choose a column with gdf.set_geometry(...)")
+        raise FeatureError("the GeoDataFrame has no active geometry: set one with gdf.set_geometry(...)")
     geometry = np.asarray(frame.geometry.values)
     if len(geometry) == 0:
         raise FeatureError("the GeoDataFrame has no rows: one row per place is needed")
@@ -131,8 +131,8 @@ def _refuse_rows(frame: Any, rows: Array, what: str, remedy: str) -> None:
         raise FeatureError(f"{counted(int(rows.sum()), 'row')} with {what} (index {names})", remedy=remedy)
 
 
-def _by_geometry(rule: Neighborhood, geometry: Array) -> Neighborhood:
-    """The rule with its default filled in: shared borders for polygons, nearest places for anything else."""
+def _with_default(rule: Neighborhood, geometry: Array) -> Neighborhood:
+    """The rule, or the default: shared borders for polygons, nearest places for other geometry."""
     if rule.contiguity is not None or rule.k is not None or rule.distance is not None:
         return rule
     shapely = load("shapely", "pcfi.geo", "geo")
@@ -140,23 +140,25 @@ def _by_geometry(rule: Neighborhood, geometry: Array) -> Neighborhood:
     return replace(rule, contiguity="queen") if are_areas else replace(rule, k=DEFAULT_K)
 
 
-def _places(frame: Any, geometry: Array, rule: Neighborhood, *, stacklevel: int) -> Array:
-    """Coordinates of the centroids in which distances are straight lines."""
+def _centroid_positions(frame: Any, geometry: Array, rule: Neighborhood) -> Array:
+    """Coordinates of the centroids in a space with Euclidean distances: the plane, or 3-D for the globe."""
     plane = centroids(geometry)
     if frame.crs is None:
         in_degrees = bool((np.abs(plane) <= (180, 90)).all() and np.abs(plane).max() > 1)
         if in_degrees and rule.contiguity is None:
-            text = "the GeoDataFrame has no CRS, and its coordinates may be degrees: distances are taken in the plane; "
-            warnings.warn(text + "if they are, use gdf.set_crs(4326)", PcfiWarning, stacklevel=stacklevel)
+            text = (
+                "the GeoDataFrame has no CRS, so distances are measured in the plane: if the coordinates are degrees, "
+            )
+            warnings.warn(text + "use gdf.set_crs(4326)", PcfiWarning, stacklevel=4)
         return plane
     if not frame.crs.is_geographic:
         return plane
     beyond = np.any(np.abs(plane) > (MAX_LONGITUDE, 90), axis=1)
-    remedy = "if they are in another CRS, name that one; else correct them"
+    remedy = "set the correct CRS, or correct the coordinates"
     _refuse_rows(frame, beyond, f"coordinates that are not degrees, although the CRS is {frame.crs.name!r},", remedy)
     if rule.distance is not None:
-        text = f"the CRS {frame.crs.name!r} is in degrees: distance={rule.distance:g} is taken in metres on the globe"
-        warnings.warn(text + "; use gdf.to_crs(...) for another unit", PcfiWarning, stacklevel=stacklevel)
+        text = f"the CRS {frame.crs.name!r} is in degrees, so distance={rule.distance:g} is in metres on the globe"
+        warnings.warn(text + ": use gdf.to_crs(...) for another unit", PcfiWarning, stacklevel=4)
     longitude, latitude = np.deg2rad(plane).T
     around = np.cos(latitude)
     globe = [around * np.cos(longitude), around * np.sin(longitude), np.sin(latitude)]
@@ -196,7 +198,7 @@ def _nearest(places: Array, rows: Array, k: int) -> Array:
     count = min(k + 1, len(places))
     near = cKDTree(places).query(places[rows], k=count, workers=-1)[1].reshape(len(rows), count)
     ends = np.stack([np.repeat(rows, count), near.ravel()]).astype(np.int64)
-    # a place is its own nearest, or, among coincident ones, may not be in the list: then the last one is dropped
+    # a place is its own nearest; among coincident places it may be missing from the list: then drop the last one
     own = near == rows[:, None]
     own[~own.any(axis=1), -1] = True
     return ends[:, ~own.ravel()]
@@ -208,14 +210,14 @@ def _within(places: Array, distance: float) -> Array:
     return np.ascontiguousarray(cKDTree(places).query_pairs(distance, output_type="ndarray").T).astype(np.int64)
 
 
-def _straight(distance: float, places: Array) -> float:
-    """The chord of an arc on the globe; in the plane the distance itself."""
+def _chord_length(distance: float, places: Array) -> float:
+    """Chord length of an arc on the globe; in the plane, the distance itself."""
     on_globe = places.shape[1] == 3
     return 2 * EARTH_RADIUS * np.sin(min(distance / (2 * EARTH_RADIUS), np.pi / 2)) if on_globe else distance
 
 
-def _bridges(frame: Any, places: Array, ends: Array, rule: Neighborhood, *, stacklevel: int) -> Array:
-    """Edges from places without a neighbour to their nearest ones, if wanted."""
+def _island_edges(frame: Any, places: Array, ends: Array, rule: Neighborhood) -> Array:
+    """Edges from places without a neighbour to the nearest places, if `rule.islands` says so."""
     linked = np.zeros(len(places), dtype=bool)
     linked[ends.ravel()] = True
     islands = np.flatnonzero(~linked)
@@ -224,7 +226,7 @@ def _bridges(frame: Any, places: Array, ends: Array, rule: Neighborhood, *, stac
     names = shortened([repr(name) for name in frame.index[islands][:6].tolist()], 4)
     verb = ("is", "stays") if len(islands) == 1 else ("are", "stay")
     linked_to = f"{verb[0]} linked to the {ISLAND_NEIGHBORS} nearest"
-    done = linked_to if rule.islands == "nearest" else f"{verb[1]} without"
-    text = f"{counted(len(islands), 'place')} without a neighbour (index {names}) {done}: islands= decides"
-    warnings.warn(text, PcfiWarning, stacklevel=stacklevel)
+    done = linked_to if rule.islands == "nearest" else f"{verb[1]} unlinked"
+    text = f"{counted(len(islands), 'place')} without a neighbour (index {names}) {done}: set islands= to change this"
+    warnings.warn(text, PcfiWarning, stacklevel=4)
     return _nearest(places, islands, ISLAND_NEIGHBORS) if rule.islands == "nearest" else np.empty((2, 0), np.int64)

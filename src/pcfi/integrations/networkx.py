@@ -1,7 +1,7 @@
 """NetworkX: a graph with attributes on some nodes -> a copy with these attributes on all nodes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -30,8 +30,8 @@ def impute(
     G : networkx Graph, DiGraph, MultiGraph or MultiDiGraph
         Not modified. An attribute of a node is missing if the node does not have it, or if it is None or NaN.
     attributes : str or list of str, default=None
-        The attributes to fill: numbers, or vectors of one length (NaN marks a missing component). None: all
-        attributes with such values.
+        The attributes to fill: numbers, booleans, or vectors of equal length (NaN marks a missing component). None: all
+        numeric attributes. Booleans stay booleans, integers are filled with floats.
     weight : str, default=None
         The edge attribute with the weights: similarities, not distances. None: all edges have weight 1. Weights of
         parallel edges are added.
@@ -67,7 +67,8 @@ def impute(
         incomplete = np.flatnonzero(np.isnan(column.values).any(axis=1))
         column.write(filled, column.name, result.values[:, part], incomplete)
         if confidence and result.confidence is not None:
-            column.write(filled, f"{column.name}_confidence", result.confidence[:, part], np.arange(len(features)))
+            numbers = replace(column, kind=float) if column.kind is bool else column
+            numbers.write(filled, f"{column.name}_confidence", result.confidence[:, part], np.arange(len(features)))
         first = part.stop
     return filled
 
@@ -135,12 +136,15 @@ class _NodeAttribute:
                 continue
             vector = _vector(value)
             if vector is None:
-                raise FeatureError(f"the attribute {name!r} of node {node!r} is {value!r}, but must be numeric")
+                raise FeatureError(
+                    f"the attribute {name!r} of node {node!r} is {value!r}, but must be numeric: put categories into a "
+                    f"table, pcfi.frames.impute(nodes, G, categorical=[{name!r}])"
+                )
             first = (node, value, len(vector), _kind(value)) if first is None else first
             if first[2:] != (len(vector), _kind(value)):
                 raise FeatureError(
                     f"the attribute {name!r} is {value!r} on node {node!r}, but {first[1]!r} on node {first[0]!r}: all "
-                    "must be numbers, or vectors of one type and length"
+                    "must be numbers, or vectors of the same type and length"
                 )
             rows[row] = vector
         if first is None:
@@ -157,10 +161,14 @@ class _NodeAttribute:
 
 
 def _kind(value: Any) -> type:
-    return next((kind for kind in (np.ndarray, list, tuple) if isinstance(value, kind)), float)
+    kinds = (np.ndarray, list, tuple, bool, np.bool_)
+    kind = next((kind for kind in kinds if isinstance(value, kind)), float)
+    return bool if kind is np.bool_ else kind
 
 
 def _as_kind(vector: Array, kind: type) -> Any:
     if kind is np.ndarray:
         return vector.copy()
+    if kind is bool:
+        return bool(vector.item() > 0.5)  # the more probable value
     return vector.item() if kind is float else kind(vector.tolist())

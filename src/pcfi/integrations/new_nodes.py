@@ -1,12 +1,12 @@
-"""Nodes that come later: filled from the nodes of a finished imputation, which stay as they are.
+"""Fill new nodes from the nodes of a finished imputation, which do not change.
 
-Values flow towards a new node only. With w_ij the weights of its links, xi and X-hat the confidence and the diffused
-values of the nodes that are there, its missing cells settle at
+Values flow only towards a new node. With w_ij the weights of its links, xi and X-hat the confidence and the diffused
+values of the existing nodes, its missing cells settle at
 
-    x_i = sum_j w_ij xi_j x_j / sum_j w_ij xi_j,      one hop farther than the nearest of its links
+    x_i = sum_j w_ij xi_j x_j / sum_j w_ij xi_j,      with one hop more than the nearest linked node
 
-Everything else is the pipeline's: stage 2 with the channel means and correlations of the nodes that are there, the
-value model, and the policy for unreachable cells.
+The rest is the usual pipeline: stage 2 with the channel means and correlations of the existing nodes, the value model,
+and the policy for unreachable cells.
 """
 
 from dataclasses import dataclass, replace
@@ -40,7 +40,7 @@ class SettledNodes:
         The result of stage 1, on the scale of the value model if there is one.
     hops : Hops
     channels : Channels
-        Facts about the known values that were diffused.
+        Statistics of the known values that were diffused.
     resolved : Resolved
         The settings of the imputation, and its tuning if there was one.
     """
@@ -51,7 +51,7 @@ class SettledNodes:
     resolved: Resolved
 
     def fill(self, features: Array, links: Any) -> Array:
-        """The rows of `features` with their missing cells filled; `links` are sparse similarities (new x there)."""
+        """The rows of `features`, filled; `links` is a sparse matrix of similarities (new x existing nodes)."""
         links = links.copy()
         links.eliminate_zeros()
         parts = [slice(start, start + MAX_ROWS) for start in range(0, len(features), MAX_ROWS)]
@@ -64,8 +64,6 @@ class SettledNodes:
             mask=mask,
             graph=prepare_graph(np.empty((2, 0), dtype=np.int64), len(features)),
             channels=replace(survey(features, mask), mean=self.channels.mean),
-            wrap_values=np.asarray,
-            wrap_cells=np.asarray,
         )
         model = self.resolved.model
         if model is not None and model.degree is not None:
@@ -101,13 +99,13 @@ class SettledNodes:
 
 
 class NewNodesBackend(CpuBackend):
-    """The stages for new nodes that hang on settled ones."""
+    """The stages for new nodes that are linked to settled nodes."""
 
     def __init__(self, settled: SettledNodes, links: Any) -> None:
         self._settled, self._links = settled, links
 
     def count_hops(self, problem: Problem, *, progress: bool) -> Hops:  # noqa: ARG002
-        """One more than the least of the links; each channel is a pattern of its own."""
+        """One more than the smallest hop count of the linked nodes; each channel is its own pattern."""
         settled, links, n_channels = self._settled.hops, self._links, problem.values.shape[1]
         n_levels = settled.n_levels + 1
         codes = np.full((links.shape[0], n_channels), n_levels + 1, dtype=np.int32)

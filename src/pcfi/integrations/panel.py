@@ -1,6 +1,6 @@
-"""Panels: readings of nodes over time and a graph of the nodes -> the same table, filled.
+"""Panels: readings of nodes over time and a graph of the nodes -> the filled table.
 
-The model is that of `pcfi.panels`: interpolation in time, corrected by how neighbours and other columns moved.
+The model is in `pcfi.panels`: interpolation in time, corrected by the changes of neighbours and other columns.
 """
 
 import warnings
@@ -44,34 +44,34 @@ def impute(
     ----------
     table : DataFrame of pandas or polars, Table of pyarrow, or array
         Long (one row per node and time, if `node` is given) or wide (one row per time, one column per node; the times
-        are the index of pandas or the column `time`; rows of an array are equally far apart). Null and NaN are missing.
+        are the pandas index or the column `time`; rows of an array are equally spaced). Null and NaN mean missing.
     graph : table of edges, networkx graph, libpysal Graph or W, adjacency, edge index, or Graph
-        Edges between the nodes, named as in the table. A graph that has numbers only needs `nodes`, unless the table
-        numbers its nodes from 0, too. None: no neighbours.
+        Edges between the nodes, with the node names of the table. A graph with numbered nodes needs `nodes`, unless the
+        table also numbers its nodes from 0. None: no neighbours.
     node : str, default=None
-        The column of a long table that names the node.
+        The node column of a long table.
     time : str, default=None
-        The column of times: dates, texts of dates, or numbers, in any order and at any distances.
+        The time column: dates, date strings, or numbers, in any order and with any spacing.
     columns : list of str, default=None
-        The columns of a long table to use and fill. None: all columns of numbers. Columns help each other where hidden
-        cells say that it pays.
+        The columns of a long table to use and fill. None: all numeric columns. Columns are used to predict each other
+        where this reduces the error on hidden cells.
     nodes : list, default=None
-        Names of the nodes in the order in which the graph numbers them.
+        Names of the nodes in the order of the graph.
     missing_values : list of numbers, default=()
-        Further readings that mean missing, such as [-1].
+        Additional values that mean missing, such as [-1].
     season : "auto", None, "day", "week", "year", number or list, default="auto"
-        What repeats: "auto" takes days, weeks and years as far as hidden cells confirm them. A number is a period in
-        the unit of time (seconds, if times are dates).
+        Seasonal periods. "auto" uses days, weeks and years if they reduce the error on hidden cells. A number is a
+        period in the unit of time (seconds, if times are dates).
     complete : bool, default=False
-        Whether a long table gets rows for all nodes, also those that only the graph has, at all times.
+        Whether a long table gets rows for all nodes and times, including nodes that are only in the graph.
     random_state : int, numpy Generator or None, default=None
-        Which known cells are hidden to learn from. None is a fixed seed.
+        Seed for the choice of hidden cells. None is a fixed seed.
 
     Returns
     -------
     PanelImputation
-        `values`, `interval()`, `expected_error`, `gaps` (the kind of gap of each cell) as tables like the one given,
-        and `columns`: errors on hidden cells for each kind of gap.
+        `values`, `interval()`, `expected_error` and `gaps` (the kind of gap of each cell) as tables like the input, and
+        `columns`: errors on hidden cells for each kind of gap.
 
     Examples
     --------
@@ -93,8 +93,8 @@ def impute(
     n_unlearned = sum(int(np.isinf(cells.scale).sum()) for cells in filled.values())
     if n_unlearned:
         warnings.warn(
-            f"{counted(n_unlearned, 'cell')} lie before the first or after the last reading of all nodes: they hold "
-            "what is usual, and have no intervals, because nothing like them is known",
+            f"{counted(n_unlearned, 'cell')} lie before the first or after the last reading of all nodes: they get "
+            "the expected value of the node, without intervals, because no known cell is comparable",
             PcfiWarning,
             stacklevel=2,
         )
@@ -142,12 +142,12 @@ def _result(panel: PanelTable, filled: dict[str, FilledCells]) -> PanelImputatio
 
 
 def complete_table(table: Any, graph: Any, node: str | None, time: str | None, nodes: Any) -> Any:
-    """A long table with a row for each node of the table or the graph at each time of the table."""
+    """A long table with a row for each node of the table or the graph, and each time of the table."""
     from pcfi.inputs.ids import narwhals, open_frame
     from pcfi.integrations.panel_forms import names_in
 
     if node is None or time is None:
-        raise ParameterError("complete=True is for long tables: name their columns with node and time")
+        raise ParameterError("complete=True needs a long table: name its columns with node and time")
     frame = open_frame(table, "the table")
     held = frame.get_column(node).unique(maintain_order=True).to_list()
     names = [*held, *(name for name in (names_in(graph) if nodes is None else nodes) or () if name not in set(held))]

@@ -1,4 +1,4 @@
-"""Tables that are not in the wide form they are read in -> errors that say which form they have."""
+"""Detect long or transposed tables that are passed as wide tables, and raise an error that says what to do."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from pcfi.inputs.spatial_weights import is_spatial_weights, names_of_nodes
 
 
 def names_in(graph: Any) -> list[Any] | None:
-    """Names of the nodes of a graph; empty if there is no graph, None if it has numbers only."""
+    """Names of the nodes of a graph; empty if there is no graph, None if its nodes are numbered."""
     if graph is None:
         return []
     if is_networkx(graph):
@@ -26,18 +26,18 @@ def names_in(graph: Any) -> list[Any] | None:
 
 
 def refuse_other_forms(table: Any, frame: Any, columns: list[str], graph: Any, time: str | None, nodes: Any) -> None:
-    """Raise if a table without `node` has no column for any node of the graph, and is long or transposed.
+    """Raise an error if a table without `node` has no column for any node of the graph, and is long or transposed.
 
     Parameters
     ----------
     table, frame : table
-        As given, and as a DataFrame of narwhals.
+        As given, and as a narwhals DataFrame.
     columns : list of str
-        Its columns of numbers.
+        Its numeric columns.
     graph, nodes
         The graph, and the names of its nodes if they are given.
     time : str or None
-        The column of times, if it is named.
+        The time column, if it is named.
     """
     index = getattr(table, "index", None)
     if getattr(index, "nlevels", 1) > 1:
@@ -52,20 +52,20 @@ def refuse_other_forms(table: Any, frame: Any, columns: list[str], graph: Any, t
     if node is not None and frame.get_column(node).is_duplicated().any():
         others = [name for name in frame.columns if name not in columns and name != node]
         raise FeatureError(
-            f"the table has no column for any node, but the column {node!r} names nodes in its rows: a long table (one "
-            f"row per node and time) is read with node={node!r}, time={time or next(iter(others), '...')!r}"
+            f"the table has no column for any node, but its column {node!r} contains node names: for a long table (one "
+            f"row per node and time) pass node={node!r}, time={time or next(iter(others), '...')!r}"
         )
     in_index = named and index is not None and set(index) & set(named)
     if node is not None or in_index or len(numbers) == len(frame) != len(columns):
         turned = "table.T" if node is None else f"table.set_index({node!r}).T"
         raise FeatureError(
-            "the table has one row per node and one column per time: a wide table has one row per time and one column "
-            f"per node; pass {turned}"
+            "the table has one row per node and one column per time, but a wide table must have one row per time and "
+            f"one column per node: pass {turned}"
         )
 
 
 def _column_of_nodes(frame: Any, names: set[Any], numbers: set[int]) -> str | None:
-    """The first column that holds nodes of the graph, or, if nobody knows their names, repeated texts."""
+    """The first column that contains nodes of the graph, or repeated text if the node names are unknown."""
     for column in frame.columns:
         values = frame.get_column(column)
         held = set(values.drop_nulls().unique().to_list())
@@ -78,7 +78,7 @@ def _column_of_nodes(frame: Any, names: set[Any], numbers: set[int]) -> str | No
 
 
 def refuse_transposed_array(table: Array, graph: Any, nodes: Any) -> None:
-    """Raise if an array has as many rows as the graph has nodes, and another number of columns."""
+    """Raise an error if an array has as many rows as the graph has nodes, but another number of columns."""
     if graph is None or names_in(graph) is not None:
         return
     n_nodes = prepare_graph(graph).n_nodes if nodes is None else len(nodes)

@@ -1,4 +1,4 @@
-"""Tables of readings, long or wide, and a graph -> arrays of nodes by times, and the way back."""
+"""Long or wide tables of readings and a graph <-> arrays of nodes by times."""
 
 import warnings
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pcfi._typing import Array
-from pcfi.errors import FeatureError, GraphError, ParameterError, PcfiWarning, TooLargeError, counted
+from pcfi.errors import FeatureError, GraphError, ParameterError, PcfiWarning, counted
 from pcfi.inputs.columns import EdgeColumns, check_name, shortened
 from pcfi.inputs.graphs import Graph, is_networkx, prepare_graph
 from pcfi.inputs.ids import Ids, is_frame, kind_of, narwhals, open_frame
@@ -16,10 +16,10 @@ from pcfi.inputs.node_tables import NodeTable
 from pcfi.inputs.spatial_weights import is_spatial_weights
 from pcfi.integrations.panel_forms import names_in, refuse_other_forms, refuse_transposed_array
 from pcfi.integrations.panel_times import distinct_times, read_times
-from pcfi.system_memory import available, size_in_words
+from pcfi.system_memory import refuse_allocation
 
-MAX_READING = 1e100  # squares of larger numbers are not finite
-COPIES = 12  # arrays of the size of the panel that are in memory at once
+MAX_READING = 1e100  # squares of much larger numbers overflow
+COPIES = 12  # arrays of the size of the panel in memory at a time
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -30,15 +30,15 @@ class PanelTable:
     ----------
     native : DataFrame, Table or array
     names : list of str
-        Columns of readings; of a wide table, which has one column of readings in many columns, [""].
+        Columns of readings; [""] for a wide table.
     node, time : ndarray of int
-        Place of each row (long) or, of a wide table, of each column and each row.
+        Node and time of each row (long table), or node of each column and time of each row (wide table).
     times : ndarray
-        Different times in order.
+        Distinct times in order.
     clock : ndarray or None
-        The same on the local clock, if times are dates.
+        The same in local time, if times are dates.
     graph : Graph
-        Its nodes are numbered as in `node`; those that are not in the table come last.
+        Its nodes are numbered as in `node`; nodes that are not in the table come last.
     wide : tuple of str or None
         The columns of a wide table that are nodes.
     missing_values : tuple of float
@@ -61,7 +61,7 @@ class PanelTable:
         return self.graph.n_nodes, len(self.times)
 
     def readings(self, name: str) -> tuple[Array, Array, Array]:
-        """Values by node and time, which of them are known, and which are missing in a cell of the table."""
+        """Values by node and time, mask of the known ones, and mask of the missing cells of the table."""
         values, there = np.full(self.shape, np.nan), np.zeros(self.shape, dtype=bool)
         if self.wide is None:
             values[self.node, self.time] = self._column(name)
@@ -87,7 +87,7 @@ class PanelTable:
         return np.stack([self._column(name) for name in self.wide or ()], axis=1)
 
     def wrap(self, filled: dict[str, Array], others: Any) -> Any:
-        """The table with an entry for each missing cell; other cells keep their value, or hold `others`."""
+        """The table with the given entries in missing cells; other cells keep their value, or get `others`."""
         placed: dict[str, Array | None] = {}
         for name, cells in filled.items():
             missing = self.readings(name)[2]
@@ -106,7 +106,7 @@ class PanelTable:
         return self._with_columns({name: cells for name, cells in placed.items() if cells is not None})
 
     def _cells(self, name: str, cells: Array, missing: Array, others: Any) -> Array | None:
-        """Entries of a column; None if it stays as it is."""
+        """Entries of a column; None if it does not change."""
         if others is None and not missing.any():
             return None
         return np.where(missing, cells, self._column(name) if others is None else others)
@@ -128,11 +128,11 @@ class PanelTable:
 def read_panel(
     table: Any, graph: Any, node: str | None, time: str | None, columns: Sequence[str] | None, nodes: Any
 ) -> PanelTable:
-    """A long table, if `node` names a column, or a wide one, and the graph with its nodes numbered alike."""
+    """Read a long table, if `node` names a column, or a wide table, and the graph with the same node numbers."""
     if node is not None:
         return _read_long(table, graph, node, time, columns, nodes)
     if columns is not None:
-        raise ParameterError("a wide table has one column per node: leave out columns, or name the nodes with node")
+        raise ParameterError("columns= is for long tables: leave it out, or name the node column with node=")
     return _read_wide(table, graph, time, nodes)
 
 
@@ -142,7 +142,7 @@ def _read_long(
     frame = open_frame(table, "the table")
     check_name("node", node, frame.columns, "the table")
     if time is None:
-        raise ParameterError("a long table needs a column of times: name it with time")
+        raise ParameterError("a long table needs a time column: name it with time")
     check_name("time", time, frame.columns, "the table")
     if len(frame) == 0:
         raise FeatureError("the table has no rows: one row per reading is needed")
@@ -154,7 +154,7 @@ def _read_long(
         row = int(np.argmax(series.is_null().to_numpy()))
         raise FeatureError(f"the column {node!r} is missing in row {row}: every row needs a node")
     different_nodes = series.unique(maintain_order=True)
-    if different_nodes.dtype != narwhals().Object:  # the order of the rows does not decide which readings are hidden
+    if different_nodes.dtype != narwhals().Object:  # the order of the rows must not affect which readings are hidden
         different_nodes = different_nodes.sort()
     axis = _NodeAxis.of(different_nodes, graph, nodes)
     rows = axis.places(series)
@@ -189,7 +189,7 @@ def _value_columns(frame: Any, keys: tuple[str, str], columns: Sequence[str] | N
     numbers = [name for name, dtype in frame.schema.items() if kind_of(dtype).is_number]
     kept = [name for name in (numbers if columns is None else columns) if name not in keys]
     if not kept:
-        raise FeatureError(f"the table has no column of numbers besides {keys[0]!r} and {keys[1]!r}")
+        raise FeatureError(f"the table has no numeric column besides {keys[0]!r} and {keys[1]!r}")
     return kept
 
 
@@ -205,12 +205,8 @@ def _refuse_twice(frame: Any, node: str, time: str, rows: Array, place: Array, n
 
 
 def _check_size(n_nodes: int, n_times: int) -> None:
-    needed, free = COPIES * 8 * n_nodes * n_times, available()
-    if free and needed > free:
-        raise TooLargeError(
-            f"{counted(n_nodes, 'node')} x {counted(n_times, 'different time')} take about {size_in_words(needed)}, "
-            f"but only {size_in_words(free)} of memory is available: round the times, or fill one part after the other"
-        )
+    what = f"filling {counted(n_nodes, 'node')} x {counted(n_times, 'distinct time')}"
+    refuse_allocation(COPIES * 8 * n_nodes * n_times, what, "round the times, or fill parts of the table separately")
 
 
 def _read_wide(table: Any, graph: Any, time: str | None, nodes: Any) -> PanelTable:
@@ -228,7 +224,7 @@ def _read_wide(table: Any, graph: Any, time: str | None, nodes: Any) -> PanelTab
         names = [name for name in frame.columns if name != time and kind_of(frame.get_column(name).dtype).is_number]
         refuse_other_forms(table, frame, names, graph, time, nodes)
         if not names:
-            raise FeatureError("the table has no column of numbers: a wide table has one for each node")
+            raise FeatureError("the table has no numeric column: a wide table has one for each node")
         times, clock = read_times(_wide_times(frame, table, time), "the time")
         wide = tuple(names)
     if len(times) == 0:
@@ -236,7 +232,7 @@ def _read_wide(table: Any, graph: Any, time: str | None, nodes: Any) -> PanelTab
     different, place = distinct_times(times)
     if len(different) < len(times):
         n_twice = counted(len(times) - len(different), "row")
-        raise FeatureError(f"{n_twice} of the wide table stand at a time that another row has: keep one row per time")
+        raise FeatureError(f"{n_twice} of the wide table have the same time as another row: keep one row per time")
     axis = _NodeAxis.of(narwhals().new_series("node", names, backend="pandas"), graph, nodes)
     _check_size(axis.graph.n_nodes, len(different))
     return PanelTable(
@@ -256,10 +252,10 @@ def _wide_times(frame: Any, table: Any, time: str | None) -> Any:
         return frame.get_column(time)
     index = getattr(table, "index", None)
     if index is None:
-        raise ParameterError("the table has no index of times: name the column of times with time")
+        raise ParameterError("the table has no index of times: name the time column with time")
     dates = [name for name in frame.columns if frame.get_column(name).dtype.is_temporal()]
     if dates and type(index).__name__ == "RangeIndex":
-        raise ParameterError(f"the column {dates[0]!r} holds dates: name the column of times with time={dates[0]!r}")
+        raise ParameterError(f"the column {dates[0]!r} holds dates: name the time column with time={dates[0]!r}")
     return narwhals().from_native(index.to_series(), series_only=True)
 
 
@@ -276,7 +272,7 @@ class _NodeAxis:
 
     @staticmethod
     def of(names: Any, graph: Any, nodes: Any) -> "_NodeAxis":
-        """Nodes of the table (a series of different names) and those that only the graph has."""
+        """Nodes of the table (a series of unique names), and nodes that are only in the graph."""
         held = names.to_list()
         in_graph = list(nodes) if nodes is not None else names_in(graph)
         if in_graph is None:
@@ -285,7 +281,7 @@ class _NodeAxis:
         extra = [name for name in dict.fromkeys(in_graph) if name not in known]
         if len(extra) == len(set(in_graph)) and in_graph:
             alike = set(map(str, held)) & set(map(str, in_graph))
-            why = "they are numbers in one and texts in the other: convert one" if alike else "not one is the same"
+            why = "one has numbers and the other text: convert one of them" if alike else "none of them match"
             raise GraphError(
                 f"the graph has the nodes {shortened([repr(one) for one in in_graph[:6]], 4)}, and the table "
                 f"{shortened([repr(one) for one in held[:6]], 4)}: {why}"
@@ -304,17 +300,17 @@ class _NodeAxis:
 
 
 def _numbered(names: Any, graph: Any) -> _NodeAxis:
-    """Nodes of a graph that has numbers only: the table has to name its nodes so."""
+    """Nodes of a graph with numbered nodes: the table must use these numbers."""
     prepared = prepare_graph(graph)
     held = names.to_list()
     if not all(isinstance(name, int | np.integer) for name in held):
         raise GraphError(
-            f"the graph numbers its {counted(prepared.n_nodes, 'node')}, and the table names them, such as "
-            f"{held[0]!r}: pass their names in the order of the graph with nodes="
+            f"the {counted(prepared.n_nodes, 'node')} of the graph are numbered, but the table has names, such as "
+            f"{held[0]!r}: pass the names in the order of the graph with nodes="
         )
     if min(held) < 0:
-        raise GraphError(f"the table has the node {min(held)}, but the graph numbers its nodes from 0 on")
-    if max(held) >= prepared.n_nodes:  # an edge index does not name nodes without edges
+        raise GraphError(f"the table has the node {min(held)}, but the nodes of the graph are numbered from 0")
+    if max(held) >= prepared.n_nodes:  # an edge index does not contain nodes without edges
         prepared = prepare_graph(graph, int(max(held)) + 1)
     _warn_of_nodes([number for number in range(prepared.n_nodes) if number not in set(held)], [])
     return _NodeAxis(Ids.of_rows(), prepared)

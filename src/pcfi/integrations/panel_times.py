@@ -1,4 +1,4 @@
-"""Columns of times -> numbers, and the phases of days, weeks and years."""
+"""Time columns -> numbers, and phases of days, weeks and years."""
 
 import re
 import warnings
@@ -14,14 +14,14 @@ from pcfi.inputs.ids import narwhals
 
 DAY = 86_400.0
 PERIODS = {"day": DAY, "week": 7 * DAY, "year": 365.2425 * DAY}  # seconds
-MAX_PHASES = 2016  # five minutes of a week
-MIN_PHASES = 4  # a season of fewer readings is no season
-MIN_PERIODS = 3  # that a season has to be seen to be looked for
-OFFSET = r"\d:\d\d.*([+-]\d\d(:?\d\d)?|Z)$"  # of a text such as 2024-03-31 03:30:00+02:00
+MAX_PHASES = 2016  # five-minute steps of a week
+MIN_PHASES = 4  # readings per period of a season
+MIN_PERIODS = 3  # observed periods needed to consider a season
+OFFSET = r"\d:\d\d.*([+-]\d\d(:?\d\d)?|Z)$"  # UTC offset, as in 2024-03-31 03:30:00+02:00
 
 
 def read_times(series: Any, what: str) -> tuple[Array, Array | None]:
-    """Times as numbers (seconds, or the numbers of the column), and seconds on the local clock if they are dates."""
+    """Times as numbers (seconds, or the numbers of the column), and local seconds if they are dates."""
     nw = narwhals()
     if series.is_null().any():
         row = int(np.argmax(series.is_null().to_numpy()))
@@ -41,7 +41,7 @@ def read_times(series: Any, what: str) -> tuple[Array, Array | None]:
 
 
 def _with_offsets(texts: list[str], what: str) -> tuple[Array, Array]:
-    """Texts with offsets from UTC, which differ where the clock changes: seconds, and seconds on the local clock."""
+    """Texts with UTC offsets, which may change with daylight saving time -> seconds, and local seconds."""
     different, place = np.unique(texts, return_inverse=True)
     seconds = np.empty((2, len(different)))
     for number, text in enumerate(different.tolist()):
@@ -51,9 +51,7 @@ def _with_offsets(texts: list[str], what: str) -> tuple[Array, Array]:
             raise FeatureError(f"{what} cannot be read as dates, first {text!r}: convert it first") from error
         offset = date.utcoffset()
         if offset is None:
-            raise FeatureError(
-                f"{what} holds {text!r} without an offset from UTC, and others with one: write all alike"
-            )
+            raise FeatureError(f"{what} holds {text!r} without a UTC offset, and others with one: use one format")
         local = date.replace(tzinfo=UTC).timestamp()
         seconds[:, number] = local - offset.total_seconds(), local
     return seconds[0][place], seconds[1][place]
@@ -73,25 +71,24 @@ def _as_dates(series: Any, what: str) -> Any:
         texts = series.cast(nw.String)
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of pandas, which guesses the format of text that is no date
+                warnings.simplefilter("ignore")  # pandas guesses the format of text that is not a date
                 dates = texts.str.to_datetime()
         except Exception as error:  # each library of tables raises its own
             raise FeatureError(f"{what} cannot be read as dates{_first_bad(texts)}: convert it first") from error
         _warn_of_ambiguity(texts, dates, what)
         return dates
     raise FeatureError(
-        f"{what} holds {series.dtype}, but times are dates, texts of dates, or numbers: convert it first"
+        f"{what} holds {series.dtype}, but times must be dates, date strings, or numbers: convert it first"
     )
 
 
 def _warn_of_ambiguity(texts: Any, dates: Any, what: str) -> None:
-    """Say how 05/01/2026 was read, if day and month could change places in all texts."""
+    """Warn how a date such as 05/01/2026 was read, if day and month could be swapped in all texts."""
     (first,), (date,) = texts.head(1).to_list(), dates.head(1).to_list()
     parts = re.match(r"(\d{1,2})[/.-](\d{1,2})[/.-]\d{4}", first or "")
     if parts and int(parts[1]) != int(parts[2]) and dates.dt.day().max() <= 12:
         warnings.warn(
-            f"{what} may have day and month in either order: {first!r} is read as {date:%d %B %Y}; if that is wrong, "
-            "convert it first",
+            f"{what} is ambiguous: {first!r} is read as {date:%d %B %Y}; if that is wrong, convert it to dates first",
             PcfiWarning,
             stacklevel=6,
         )
@@ -107,7 +104,7 @@ def _first_bad(texts: Any) -> str:
 
 
 def phases_of(season: Any, times: Array, clock: Array | None, step: float) -> tuple[dict[str, Array], bool]:
-    """Phase of each time in each season, and whether the caller gave the seasons."""
+    """Phase of each time in each season, and whether the caller specified the seasons."""
     if isinstance(season, str) and season == "auto":
         if clock is None:
             return {}, False
@@ -126,7 +123,7 @@ def _period(season: Any, times: Array, clock: Array | None) -> tuple[Array, floa
     if isinstance(season, str) and season in PERIODS:
         if clock is None:
             raise ParameterError(
-                f"{season!r} needs dates, but the times are numbers: give the period", parameter="season"
+                f"{season!r} needs dates, but the times are numbers: pass the period as a number", parameter="season"
             )
         return clock, PERIODS[season]
     is_number = isinstance(season, Real) and not isinstance(season, bool)
@@ -142,6 +139,6 @@ def _phases(times: Array, period: float, step: float) -> Array:
 
 
 def distinct_times(times: Array) -> tuple[Array, Array]:
-    """Different times in order, and the place of each time among them."""
+    """Distinct times in order, and the index of each time among them."""
     different, place = np.unique(times, return_inverse=True)
     return different, place.ravel()

@@ -51,23 +51,23 @@ class ImputeFeatures(BaseTransform):  # type: ignore[misc]
     attrs : str or sequence of str, default="x"
         Attributes to fill.
     position : int, default=0
-        Number of position channels to append to the features (`pcfi.position`), which tell a network where a node lies
-        in the graph. They are comparable within one graph only: use them for tasks on the nodes or edges of one graph.
+        Number of position channels to append to the features (`pcfi.position`), which encode where a node lies in the
+        graph. They are comparable only within one graph, so use them for tasks on the nodes or edges of one graph.
     add_confidence : bool, default=False
         Whether to add `data.confidence` (for an attribute other than `x`, `data.<attr>_confidence`): the confidence
         of every cell, for method "pcfi".
     add_indicator : bool, default=False
         Whether to append one column per channel to the features, 1 where the cell was missing.
     center : bool, "auto" or Tensor, default=False
-        Whether to subtract the channels' means, from known cells too: means that are given, those of the graphs passed
-        to `fit`, or, without `fit`, those of the one graph of the data. A batch of graphs needs one of the first two.
-        "auto" subtracts them if they are large against the channels' deviations.
+        Whether to subtract the channels' means, from known cells too: the given means, those of the graphs passed to
+        `fit`, or, without `fit`, those of the graph itself. A batch of graphs needs one of the first two. "auto"
+        subtracts them if they are large relative to the channels' standard deviations.
     edge_type_weights : "auto", None, or mapping from edge type to number, default="auto"
-        How much edges of each type of a `HeteroData` count: as much as they help to fill hidden known cells, all alike,
-        or as given (1 for types that are not named).
+        Weights of the edge types of a `HeteroData`: learned from hidden known cells ("auto"), all equal (None), or as
+        given (1 for types that are not named).
     shared_channels : bool, default=False
-        Whether the attribute holds the same channels in all types of nodes of a `HeteroData`, so that values flow from
-        one type to another. By default each type has channels of its own.
+        Whether the attribute has the same channels in all node types of a `HeteroData`, so that values flow from one
+        type to another. By default each type has its own channels.
     method, alpha, beta, solver, standardize, unreachable, directed, self_loops, random_state
         As in `pcfi.impute` with objective="representation", the input of a GNN. Numbers for alpha and beta give the
         paper's method.
@@ -189,7 +189,7 @@ class ImputeFeatures(BaseTransform):  # type: ignore[misc]
         raise UnsupportedTypeError(f"the data is a {name}, but must be a Data, Batch or HeteroData of PyG")
 
     def _subtracted(self, task: "FillTask") -> torch.Tensor | None:
-        """Means to subtract; None if there are none, or if they are the graph's own and subtracted already."""
+        """Means to subtract; None if there are none, or if the graph's own means are already subtracted."""
         means = self._given_means
         if means is None and self._fitted_means:
             if task.name not in self._fitted_means:
@@ -244,10 +244,10 @@ _DEFAULTS = {
 
 
 def edge_type_weights(data: Any, node_type: str, attr: str = "x", **options: Any) -> dict[EdgeType, float]:
-    """How much each edge type of a `HeteroData` counts for filling an attribute of a node type, learned without labels.
+    """Learn the weight of each edge type of a `HeteroData` for filling an attribute of a node type, without labels.
 
-    Known nodes are hidden and filled from the others. An edge type, together with its reverse, counts more or less than
-    the others, or nothing, if that lowers the errors of the hidden nodes clearly.
+    Known nodes are hidden and filled from the others. The weight of an edge type, together with its reverse, is changed
+    if that significantly lowers the errors of the hidden nodes.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Stores of PyG -> what filling needs: missing cells, edges, and the first node of each graph of a batch."""
+"""PyG stores -> missing cells, edges, and the first node of each graph of a batch."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,7 +16,7 @@ Mask = Any  # a Tensor, the name of one, or None
 
 
 def split_graph(graph: Graph, ptr: Array) -> Iterator[tuple[slice, Graph]]:
-    """Yield the rows and the graph of each part of a batch; parts without nodes are left out."""
+    """Yield the rows and the graph of each graph of a batch; graphs without nodes are skipped."""
     if len(ptr) == 2:
         yield slice(0, graph.n_nodes), graph
         return

@@ -1,4 +1,4 @@
-"""What the PyG transform fills: the attributes of `Data`, or those of all node types of `HeteroData`, as tasks."""
+"""Tasks of the PyG transform: the attributes of `Data`, or of all node types of `HeteroData`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,9 +28,9 @@ class FillTask:
     ----------
     attr : str
     name : str
-        What the task is called in messages.
+        Name of the task in messages.
     prefix : str
-        What warnings begin with.
+        Prefix of warnings.
     stores : list
         Stores of PyG, of one node type each.
     own_features, own_missing : list of Tensor
@@ -134,7 +134,7 @@ def hetero_tasks(
 
 
 def learned_weights(data: Any, node_type: str, attr: str, mask: Mask, settings: Settings) -> Weights:
-    """What "auto" weights edge types with, for one attribute of one node type."""
+    """The weights of edge types that "auto" learns for one attribute of one node type."""
     typed = TypedGraph.of(data)
     return _learn(typed, _hetero_task(data, typed, [node_type], attr, mask), settings)
 

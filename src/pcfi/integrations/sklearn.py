@@ -1,4 +1,4 @@
-"""scikit-learn: `PCFI`, a transformer that fills a table using a graph of its rows, passed or built by similarity."""
+"""scikit-learn: `PCFI`, a transformer that fills a table using a graph of its rows, given or built from similarity."""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -51,28 +51,28 @@ class PCFI(TransformerMixin, BaseEstimator):
     n_neighbors : int, default=15
         Number of similar rows that a row is linked to, if no graph is passed.
     metric : str or callable, default="nan_euclidean"
-        Distance of two rows, with columns standardized. "nan_euclidean" compares two rows by the columns that are known
-        in both. Any metric of `sklearn.neighbors.NearestNeighbors` compares them by all columns; missing cells hold the
-        mean in the first search and the filled values in later ones.
+        Distance of two rows, with standardized columns. "nan_euclidean" compares two rows by the columns that are known
+        in both. Any metric of `sklearn.neighbors.NearestNeighbors` uses all columns; missing cells are replaced by the
+        mean in the first search and by the filled values in later ones.
     n_refinements : int, default=1
         Number of further searches for similar rows, each among the rows filled so far.
     alpha : float or "auto", default="auto"
-        Confidence in a value falls by this factor with every hop, see `pcfi.impute`.
+        Factor by which confidence falls with every hop, see `pcfi.impute`.
     beta : float or "auto", default="auto"
-        Strength of the exchange between columns (stage 2), see `pcfi.impute`.
+        Strength of the correction between columns (stage 2), see `pcfi.impute`.
     objective : {"values", "representation"}, default="values"
-        See `pcfi.impute`. For values, known cells are hidden to learn from; the graph of similar rows is then searched
-        anew without them, so that errors and intervals hold for missing cells.
+        See `pcfi.impute`. For values, known cells are hidden for learning, and the graph of similar rows is rebuilt
+        without them, so that errors and intervals are valid for missing cells.
     solver : FixedSteps or UntilSettled, default=None
         None: `UntilSettled()`.
     standardize : bool, default=True
-        Whether columns exchange information in units of their standard deviation.
+        Whether stage 2 uses units of each column's standard deviation.
     unreachable : {"mean", "zero", "nan", "error"}, default="mean"
         Value of a cell that no known cell of its column can reach.
     directed : bool, default=False
         Whether values flow only along the edges of a graph that is passed.
     missing_values : number, default=np.nan
-        What missing cells hold, besides NaN.
+        Value that marks missing cells, besides NaN.
     add_indicator : bool, default=False
         Whether to append indicator columns of missing cells, as scikit-learn's imputers do.
     keep_empty_features : bool, default=False
@@ -83,11 +83,11 @@ class PCFI(TransformerMixin, BaseEstimator):
     alpha_, beta_ : float
         The parameters used.
     tuning_ : Tuning or None
-        What was learned from hidden cells; None for a representation with numbers for alpha and beta.
+        Parameters learned from hidden cells; None for a representation with numbers for alpha and beta.
     columns_ : ColumnReports
         What explains each column, with its error on hidden cells, see `pcfi.Imputation.columns`.
     expected_error_ : ndarray of shape (n_rows, n_columns kept) or None
-        Absolute error to expect of each cell of the fitted rows; None for a representation.
+        Expected absolute error of each cell of the fitted rows; None for a representation.
     confidence_, hops_ : ndarray of shape (n_rows, n_columns kept)
         Confidence and hops of the fitted rows; see `pcfi.Imputation`.
     n_iter_ : int
@@ -241,7 +241,7 @@ class PCFI(TransformerMixin, BaseEstimator):
         for name, minimum in (("n_neighbors", 1), ("n_refinements", 0)):
             value = getattr(self, name)
             if not isinstance(value, Integral) or isinstance(value, bool) or value < minimum:
-                raise ParameterError(f"{name} must be a whole number of at least {minimum}, got {value!r}")
+                raise ParameterError(f"{name} must be an integer of at least {minimum}, got {value!r}")
 
     def _read(self, X: Any, *, reset: bool = True) -> Array:  # noqa: N803
         """Check the rows, and put NaN into missing cells."""
@@ -264,7 +264,7 @@ class PCFI(TransformerMixin, BaseEstimator):
         )
 
     def interval(self, coverage: float = 0.9) -> tuple[Array, Array]:
-        """Return the lowest and the highest value of each cell of the fitted rows, see `pcfi.Imputation.interval`."""
+        """Return lower and upper bounds of each cell of the fitted rows, see `pcfi.Imputation.interval`."""
         check_is_fitted(self)
         if self._result is None:
             return self._values, self._values
@@ -275,8 +275,8 @@ class PCFI(TransformerMixin, BaseEstimator):
             return prepare_graph(graph, n_rows, directed=self.directed)
         except GraphError as error:
             raise GraphError(
-                f"{error}. (A cross-validation over rows is not possible with a graph, which has a node for every row: "
-                "hide cells instead, or pass no graph.)"
+                f"{error}. (Cross-validation over rows is not possible with a graph, because it has a node for every "
+                "row: hide cells instead, or pass no graph.)"
             ) from None
 
     def _graph_function(self, features: Array) -> Callable[[Array], Graph]:
@@ -351,10 +351,10 @@ def _read_links(graph: Any, shape: tuple[int, int]) -> Any:
     if not sparse.issparse(graph) or graph.shape != shape:
         got = f"shape {graph.shape}" if sparse.issparse(graph) else f"a {type(graph).__qualname__}"
         raise GraphError(
-            f"transform links new rows to fitted ones by a scipy sparse matrix of shape {shape}, got {got}: pass that, "
-            "or no graph to link each row to its most similar rows"
+            f"graph must be a scipy sparse matrix of shape {shape} (new rows x fitted rows), got {got}: pass such a "
+            "matrix, or no graph to link each row to its most similar rows"
         )
     links = sparse.csr_array(graph).astype(np.float64)
     if not ((links.data >= 0) & np.isfinite(links.data)).all():
-        raise GraphError("links of new rows to fitted ones must be finite similarities of at least 0")
+        raise GraphError("links of new rows to fitted rows must be finite similarities of at least 0")
     return links

@@ -1,4 +1,4 @@
-"""`HeteroData` -> one graph over the nodes of all types, in which edges of each type have a weight of their own."""
+"""`HeteroData` -> one graph of the nodes of all types, with a weight for each edge type."""
 
 import warnings
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ EdgeType = tuple[str, str, str]
 
 @dataclass(frozen=True, eq=False)
 class TypedGraph:
-    """Nodes of all types under one numbering, graph by graph of a batch, and the edges of each type.
+    """Nodes of all types with a common numbering, graph by graph of a batch, and the edges of each type.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class TypedGraph:
 
     @property
     def relations(self) -> list[tuple[EdgeType, ...]]:
-        """Edge types, together with the one that holds the same edges in the other direction, if there is one."""
+        """Edge types, each together with its reverse edge type, if there is one."""
         left, found = list(self.edges), []
         while left:
             kind = left.pop(0)
@@ -66,7 +66,7 @@ class TypedGraph:
         return one.shape == two.shape and np.array_equal(_sorted(one), _sorted(two[::-1]))
 
     def graph(self, weights: Mapping[EdgeType, float], *, directed: bool) -> Graph:
-        """The graph of all edges, those of each type times its weight (1 if it has none)."""
+        """The graph of all edges, with weights multiplied by the weight of their type (1 by default)."""
         index = [part for part, _ in self.edges.values()]
         if not index:
             return read_graph(np.empty((2, 0), dtype=np.int64), self.n_nodes, "", directed=directed)
@@ -87,7 +87,7 @@ def _read_edges(store: Any, kind: EdgeType) -> tuple[Array, Array | None]:
 def _size(data: Any, name: str, edges: Mapping[EdgeType, tuple[Array, Array | None]]) -> int:
     """Number of nodes of a type: as the data says, or as its edges need."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PyG warns where it has to guess
+        warnings.simplefilter("ignore")  # PyG warns if it has to guess
         size = data[name].num_nodes
     if size is not None:
         return int(size)

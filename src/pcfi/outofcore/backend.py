@@ -9,6 +9,7 @@ import numpy as np
 
 from pcfi._typing import Array
 from pcfi.errors import StorageError, counted
+from pcfi.imputation import check_bounds
 from pcfi.inputs.problem import Problem, group_by_key
 from pcfi.outofcore import draw_tasks, file_names
 from pcfi.outofcore.estimation_tasks import choose_sample
@@ -53,6 +54,7 @@ class OutOfCoreBackend:
         """The problem with the facts about its channels; its values stay in their file."""
         self._do("survey", self._run.n_ranges)
         self._once(file_names.channels("n_known"), self._gather_survey)
+        check_bounds(self._run.limits, self._run.surveyed)
         return self._run.surveyed
 
     def count_hops(self, problem: Problem, *, progress: bool) -> Hops:

@@ -14,6 +14,7 @@ from pcfi.errors import TooLargeError
 from pcfi.files.checksums import checksum
 from pcfi.files.paths import remove
 from pcfi.inputs.graphs import refuse_overflow
+from pcfi.inputs.sorted_rows import merge_bucket
 from pcfi.progress import Advance
 
 BUCKETS = 256
@@ -24,10 +25,13 @@ HEADER = 128
 class Buckets:
     """Entries of a graph in files, one per 2^shift rows."""
 
-    def __init__(self, folder: Path, n_rows: int, weighted: bool, shift: int | None = None) -> None:
+    def __init__(
+        self, folder: Path, n_rows: int, weighted: bool, shift: int | None = None, n_nodes: int | None = None
+    ) -> None:
         folder.mkdir(parents=True)
         self.folder = folder
         self.n_rows = n_rows
+        self.n_nodes = n_rows if n_nodes is None else n_nodes  # of the whole graph
         self.weighted = weighted
         self.shift = max(0, (max(n_rows, 1) - 1).bit_length() - BUCKETS.bit_length() + 1) if shift is None else shift
         self.n_entries = np.zeros((max(n_rows - 1, 0) >> self.shift) + 1, dtype=np.int64)
@@ -74,9 +78,8 @@ class Buckets:
         from pcfi._kernels.edge_sorting import count_keys, place_keys
 
         n_rows = self.rows_of(bucket)
-        narrow = Buckets(
-            self.folder / f"{bucket}.split", n_rows, self.weighted, max(0, self.shift - BUCKETS.bit_length() + 1)
-        )
+        shift = max(0, self.shift - BUCKETS.bit_length() + 1)
+        narrow = Buckets(self.folder / f"{bucket}.split", n_rows, self.weighted, shift, self.n_nodes)
         part = max(1 << 14, limit // 64)
         for start in range(0, int(self.n_entries[bucket]), part):
             keys: Array = np.fromfile(self.folder / f"{bucket}.keys", np.uint64, count=part, offset=8 * start)
@@ -102,7 +105,7 @@ class Buckets:
                     )
                 yield from self.split(bucket, limit).merged(limit)
             else:
-                yield _merge(self.rows_of(bucket), *self.take(bucket))
+                yield _merge(self.rows_of(bucket), self.n_nodes, *self.take(bucket))
             for name in ("keys", "weights", "split"):
                 remove(self.folder / f"{bucket}.{name}")
         remove(self.folder)
@@ -117,16 +120,11 @@ def _append_to(path: Path, array: Array) -> None:
         file.write(array.data)
 
 
-def _merge(n_rows: int, keys: Array, weights: Array) -> tuple[Array, Array, Array]:
-    from pcfi._kernels.edge_sorting import build_rows, count_keys
-
-    counts = np.zeros(n_rows, dtype=np.int64)
-    count_keys(keys, 0, counts)
-    starts = np.concatenate([[0], np.cumsum(counts)])
-    codes, code_weights = np.empty(len(keys), np.uint32), np.empty(len(weights))
-    indices, sums = np.empty(len(keys), np.int32), np.empty(len(keys))
-    n_merged = build_rows(keys, weights, starts, codes, code_weights, counts, indices, sums)
-    return counts, indices[:n_merged], sums[:n_merged]
+def _merge(n_rows: int, n_nodes: int, keys: Array, weights: Array) -> tuple[Array, Array, Array]:
+    lengths, indices = np.empty(n_rows, dtype=np.int64), np.empty(len(keys), dtype=np.int32)
+    sums = keys.view(np.float64)
+    found = merge_bucket(keys, weights, n_nodes, lengths, indices, sums)
+    return lengths, indices[:found], sums[:found]
 
 
 class _Growing:

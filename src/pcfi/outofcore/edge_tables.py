@@ -21,12 +21,13 @@ from pcfi.inputs.columns import (
     looks_like_data,
     unused_weight,
 )
+from pcfi.inputs.id_index import IdIndex
 from pcfi.inputs.node_tables import kind_of_arrow
 from pcfi.optional import load
 from pcfi.outofcore.feature_stores import parquet_files
 
 SUFFIXES = (".parquet", ".csv", ".tsv")
-IDS = {"source": "source_id", "target": "target_id"}  # names of the columns of ids beside those of row numbers
+IDS = ("source", "target")  # names of the columns of ids, and then of row numbers
 
 
 class EdgeChunk(NamedTuple):
@@ -67,7 +68,7 @@ class TableEdges:
     @property
     def held(self) -> int:
         """Bytes of memory that mapping ids takes."""
-        return 0 if self.ids is None else bytes_to_map(len(self.ids), self.ids.nbytes)
+        return 0 if self.ids is None else self.ids.nbytes + IdIndex.size(len(self.ids), self.ids.nbytes)
 
     def chunks(self, size: int) -> Iterator[EdgeChunk]:
         """Batches of the file."""
@@ -93,45 +94,36 @@ class TableEdges:
             yield pa.record_batch({name: batch.column(column) for name, column in names.items()})
 
     def _numbered(self, size: int) -> Iterator[Any]:
-        """The same with row numbers for ids."""
-        import pyarrow.compute as pc
-        from pyarrow import dataset
+        """The same with row numbers for ids, by one hash table of the ids for all batches."""
+        import pyarrow as pa
 
-        options = pc.SetLookupOptions(value_set=self.ids)
-        # as expressions of a scan the tables of ids are hashed once, not for every batch
-        expressions = {end: pc.Expression._call("index_in", [pc.field(end)], options) for end in IDS}
-        expressions |= {name: pc.field(end) for end, name in IDS.items()}
-        if self.weight:
-            expressions["weight"] = pc.field("weight")
-        scan = dataset.Scanner.from_batches(
-            self._of_one_type(size), columns=expressions, batch_size=1 << 30, batch_readahead=1
-        )
-        seen = 0
-        for batch in scan.to_batches():
-            yield self._without_unknown(batch, seen)
+        index, seen = IdIndex(self.ids), 0
+        for batch in self._of_one_type(size):
+            rows = {end: index.rows(batch.column(end)) for end in IDS}
+            unknown = np.logical_or(*(found < 0 for found in rows.values()))
+            if unknown.any():
+                self._refuse_unknown(batch, rows, unknown, seen)
+            numbered = pa.record_batch(rows | ({"weight": batch.column("weight")} if self.weight else {}))
+            yield numbered.filter(pa.array(~unknown)) if unknown.any() else numbered
             seen += batch.num_rows
 
-    def _of_one_type(self, size: int) -> Any:
-        """A reader whose ends have the type of the ids."""
+    def _of_one_type(self, size: int) -> Iterator[Any]:
+        """Batches whose ends have the type of the ids."""
         import pyarrow as pa
 
         fields = [pa.field(end, self.ids.type) for end in IDS] + (
             [pa.field("weight", pa.float64())] if self.weight else []
         )
-
-        def batches() -> Iterator[Any]:
-            seen = 0
-            for batch in self._plain(size):
-                columns = [self._cast(batch.column(field.name), field, seen) for field in fields]
-                seen += batch.num_rows
-                yield pa.record_batch(columns, schema=pa.schema(fields))
-
-        return pa.RecordBatchReader.from_batches(pa.schema(fields), batches())
+        seen = 0
+        for batch in self._plain(size):
+            columns = [self._cast(batch.column(field.name), field, seen) for field in fields]
+            seen += batch.num_rows
+            yield pa.record_batch(columns, schema=pa.schema(fields))
 
     def _cast(self, column: Any, field: Any, seen: int) -> Any:
         import pyarrow as pa
 
-        name = self.weight if field.name == "weight" else self.columns[list(IDS).index(field.name)]
+        name = self.weight if field.name == "weight" else self.columns[IDS.index(field.name)]
         try:
             if pa.types.is_dictionary(column.type):
                 column = column.dictionary_decode()
@@ -140,21 +132,16 @@ class TableEdges:
             what = "weights" if field.name == "weight" else f"ids of type {field.type}"
             raise GraphError(f"column {name!r} cannot be read as {what} (after edge {seen:,}): {error}") from None
 
-    def _without_unknown(self, batch: Any, seen: int) -> Any:
-        import pyarrow.compute as pc
-
-        unknown = pc.or_(*(batch.column(end).is_null() for end in IDS))
-        count = pc.sum(unknown).as_py()
-        if not count:
-            return batch
+    def _refuse_unknown(self, batch: Any, rows: dict[str, Array], unknown: Array, seen: int) -> None:
+        """Raise `GraphError` that names the first unknown id, unless edges of unknown ids are left out."""
         if self.drops:
-            return batch.filter(pc.invert(unknown))
-        edge = pc.index(unknown, True).as_py()
-        end = next(end for end in IDS if not batch.column(end)[edge].is_valid)
+            return
+        edge = int(np.argmax(unknown))
+        end = next(end for end in IDS if rows[end][edge] < 0)
         raise GraphError(
-            f"edge {seen + edge} names {batch.column(IDS[end])[edge].as_py()!r}, which is not among the "
-            f"{counted(len(self.ids), 'id')} of the nodes; {counted(count, 'edge')} of {batch.num_rows:,} in this part "
-            "of the file do so",
+            f"edge {seen + edge} names {batch.column(end)[edge].as_py()!r}, which is not among the "
+            f"{counted(len(self.ids), 'id')} of the nodes; {counted(int(unknown.sum()), 'edge')} of "
+            f"{batch.num_rows:,} in this part of the file do so",
             remedy="add the rows, or leave these edges out with {unknown_ids='drop'}",
         )
 
@@ -163,11 +150,6 @@ class TableEdges:
         if self.ids is not None:
             return len(self.ids) - 1
         return _parquet_largest(self.path, self.columns) if table_suffix(self.path) == ".parquet" else None
-
-
-def bytes_to_map(count: int, n_bytes: int) -> int:
-    """Bytes that mapping so many ids takes: themselves, a copy in one piece, and a hash table for either end."""
-    return 4 * n_bytes + 100 * count
 
 
 def _numbers(column: Any, name: str, seen: int) -> Array:

@@ -3,14 +3,12 @@
 spread    some channels -> what the known neighbours of each cell add to the logarithm of its expected error
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from pcfi._typing import Array
-from pcfi.estimation.error_model import cell_features
-from pcfi.estimation.value_model import ValueModel, row_blocks
+from pcfi.estimation.value_model import ValueModel, for_row_blocks
 from pcfi.inputs.graphs import Graph
 from pcfi.outofcore import file_names
 from pcfi.outofcore.run import OutOfCoreRun
@@ -31,51 +29,47 @@ def spread_groups(run: OutOfCoreRun) -> list[Array]:
 
 def spread(run: OutOfCoreRun, index: int) -> Entry:
     """Look at the known neighbours of every missing cell of some channels."""
-    name, n_channels = file_names.spread(index), len(spread_groups(run)[index])
-    run.folder.create(name, (run.n_nodes, n_channels), np.float64)
-    for start, part in neighbour_parts(run, index, run.graph):
-        run.folder.write_rows(name, start, part)
-    run.folder.sync(name)
-    return {"checksums": [run.folder.part_checksum(name, 0, run.n_nodes * n_channels * 8)]}
+    name = file_names.spread(index)
+    part = neighbour_part(run, index, run.graph)
+    run.folder.write_array(name, part)
+    return {"checksums": [run.folder.part_checksum(name, 0, part.nbytes)]}
 
 
-def neighbour_parts(
-    run: OutOfCoreRun, index: int, graph: Graph, nodes: Array | None = None
-) -> Iterator[tuple[int, Array]]:
-    """What neighbours add to the errors of some rows of a graph at a time, each part with the number of its first row.
+def neighbour_part(run: OutOfCoreRun, index: int, graph: Graph, nodes: Array | None = None) -> Array:
+    """What neighbours add to the logarithm of the errors of some channels, for all rows of a graph.
 
     `nodes` are those of the columns of the graph, the first of them those of its rows; None: all nodes.
     """
-    model, channels = _model(run), spread_groups(run)[index]
+    errors, channels = _model(run).errors, spread_groups(run)[index]
     patterns, local = np.unique(run.channels.patterns[channels], return_inverse=True)
     hops = Hops(run.codes_of(patterns, nodes), run.hops.n_levels, run.hops.n_unreachable[patterns], local)
-    values, usual = _standardized(run, index, channels, nodes), model.errors.usual_spread[channels]
-    for rows in row_blocks(len(graph.indptr) - 1, len(channels)):
-        codes = hops.codes[rows][:, local]
-        cells, places = np.nonzero(hops.is_filled(codes))
-        features = cell_features(graph, hops, values, cells + rows.start, places, usual, model.errors.edge_weight)
-        part = np.zeros(codes.shape)
-        part[cells, places] = model.errors.neighbour_part(features)
-        yield rows.start, part
+    known, counting_graph = _known_values(run, index, hops, nodes), errors.counting_graph(graph)
+    out = np.empty((len(graph.indptr) - 1, len(channels)))
+
+    def look(rows: slice) -> None:
+        out[rows] = errors.neighbour_part_of_rows(counting_graph, hops, known, rows, channels)
+
+    for_row_blocks(out.shape, look)
+    return out
 
 
-def _standardized(run: OutOfCoreRun, index: int, channels: Array, nodes: Array | None) -> Array:
-    """Known values of some channels at all nodes, or at some, on the scale of the model."""
-    values = np.zeros((run.n_nodes if nodes is None else len(nodes), len(channels)))
-    if index >= len(run.layout.panels):
-        return values
-    model, name = _model(run), file_names.panel(index)
+def _known_values(run: OutOfCoreRun, index: int, hops: Hops, nodes: Array | None) -> Array:
+    """Known values of some channels at all nodes, or at some, on the scale of the model; NaN where one is missing."""
+    model, name, channels = _model(run), file_names.panel(index), spread_groups(run)[index]
     degree = None if model.degree is None else model.degree.of_channels(channels)
-    for rows in row_blocks(*values.shape):
-        if nodes is None:
-            part = run.folder.read_rows(name, rows.start, rows.stop, len(channels), run.dtype)
-        else:
-            part = run.folder.map(name, (run.n_nodes, len(channels)), run.dtype)[nodes[rows]]
-        part = part.astype(np.float64)
-        if degree is not None:
-            part = degree.multiplied(part, rows if nodes is None else nodes[rows])
-        values[rows] = model.scale.standardized(part, channels)
-    return values
+    known = np.zeros((len(hops.codes), len(channels)))
+
+    def read(rows: slice) -> None:
+        chosen = rows if nodes is None else nodes[rows]
+        if index < len(run.layout.panels):
+            stored = run.folder.map(name, (run.n_nodes, len(channels)), run.dtype)
+            part = np.asarray(stored[chosen], dtype=np.float64)
+            part = part if degree is None else degree.multiplied(part, chosen)
+            known[rows] = model.scale.standardized(part, channels)
+        known[rows][hops.codes[rows][:, hops.patterns] != 0] = np.nan
+
+    for_row_blocks(known.shape, read)
+    return known
 
 
 def _model(run: OutOfCoreRun) -> ValueModel:
@@ -99,8 +93,7 @@ def interval_rows(run: OutOfCoreRun, start: int, filled: Array, hops: Hops) -> A
     model, values = _model(run), filled.astype(np.float64)
     errors = error_rows(run, start, start + len(filled), hops)
     with np.errstate(all="ignore"):
-        half = model.half_widths(errors, hops, run.coverage)
-        low, high = model.intervals(values, hops, half)
+        low, high = model.intervals(values, hops, errors, run.coverage, np.float64)
         unit = np.where(model.scale.logarithmic, np.abs(values), 1.0) * model.scale.unit
     numbers = run.number_channels
     sides = np.stack([part[:, numbers] for part in (low, high, errors * unit)], axis=2)

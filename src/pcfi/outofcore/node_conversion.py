@@ -12,7 +12,7 @@ from pcfi.errors import FeatureError, counted
 from pcfi.files.node_files import mark_missing
 from pcfi.files.writing import atomic_file
 from pcfi.inputs.columns import TEXT_MARKERS, NodeColumns
-from pcfi.inputs.node_tables import MAX_CATEGORIES
+from pcfi.inputs.node_columns import MAX_CATEGORIES
 
 METADATA = b"pcfi"
 

@@ -17,7 +17,7 @@ from pcfi.files.opening import InputFile, clear_errors
 from pcfi.files.paths import full_path, is_address, suffix_of, table_suffix
 from pcfi.files.text import holds_integers
 from pcfi.files.text_batches import TextBatches
-from pcfi.inputs.code_columns import MIN_ROWS, all_differ, holds_codes
+from pcfi.inputs.code_columns import MIN_ROWS, are_unique_integers, holds_codes
 from pcfi.inputs.columns import EdgeColumns, Kind, NodeColumns
 from pcfi.inputs.node_tables import kind_of_arrow
 from pcfi.outofcore.edge_tables import SUFFIXES as EDGE_SUFFIXES
@@ -123,7 +123,7 @@ def text_numbers(nodes: NodeSource, columns: NodeColumns) -> list[tuple[str, str
 
 def _may_be_codes(column: Any) -> bool:
     values = _as_floats(column)
-    return len(values) > 0 and not np.isnan(values).any() and all_differ(values)
+    return len(values) > 0 and not np.isnan(values).any() and are_unique_integers(values)
 
 
 def _as_floats(column: Any) -> Array:

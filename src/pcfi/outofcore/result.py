@@ -17,7 +17,7 @@ from pcfi.outofcore.run import OutOfCoreRun
 from pcfi.outofcore.run_settings import needs_fit
 from pcfi.outofcore.runners import TASKS
 from pcfi.pipeline import Filled
-from pcfi.pipeline.policies import has_converged, status_of, usual_warnings
+from pcfi.pipeline.policies import has_converged, status_of, unreachable_by_column, usual_warnings
 from pcfi.stages.diffusion import DiffusionOutcome
 
 
@@ -104,6 +104,9 @@ def report(run: OutOfCoreRun, filled: Filled) -> tuple[StoredImputation, list[Pc
     """The result of a finished run, and its warnings."""
     settings, problem, hops = run.chosen, run.surveyed, run.hops
     tuning = replace(stored_tuning(run), model=None) if needs_fit(run.settings) else None
+    if tuning is not None and tuning.columns:
+        of_columns = unreachable_by_column(hops, problem)
+        tuning = replace(tuning, columns=tuning.columns.with_unreachable(of_columns.tolist()))
     n_missing, n_unreachable = problem.n_missing, hops.unreachable_cells(problem.first_channels)
     outcome = filled.outcome or DiffusionOutcome()
     status, converged = status_of(problem, settings, outcome, hops), has_converged(settings, outcome)

@@ -1,1 +1,1 @@
-"""Nodes over time with missing readings -> filled readings, from the node itself and from its neighbours."""
+"""Model of readings over time: missing readings are estimated from the node itself and from its neighbours."""

@@ -1,13 +1,13 @@
-"""Deviations from the usual, and what neighbours, all other nodes and other columns say about those of each node.
+"""Deviations from the expected values, and their estimates from neighbours, all other nodes and other columns.
 
-With rho(j, t) the part of the variance of y(j, t) that is known from node j itself (1 where a reading is known, less
-the deeper in a gap), the neighbours of node i say
+With rho(j, t) the reliability of y(j, t), the share of its variance that is known from node j itself (1 at a reading,
+and less the farther it is inside a gap), the estimate from the neighbours of node i is
 
     g(i, t) = sum_j w_ij rho_j y_j / (sum_j w_ij rho_j + (1 - r) / r)
 
-the best linear estimate from neighbours whose deviations all correlate by r with each other and with node i. All other
-nodes together say the same sum with equal weights, c(i, t). Neither holds anything of node i itself. What the other
-columns say, o(i, t), is in `pcfi.panels.other_columns`.
+the best linear estimate from neighbours whose deviations all have the correlation r with each other and with node i.
+The estimate c(i, t) from all other nodes is the same sum with equal weights. Neither uses node i itself. The estimate
+from the other columns, o(i, t), is in `pcfi.panels.other_columns`.
 """
 
 from dataclasses import dataclass
@@ -22,14 +22,14 @@ from pcfi.panels.profile import Profile, fit_profile
 from pcfi.panels.time_models import TimeModel
 
 MIN_CORRELATION, MAX_CORRELATION = 0.02, 0.98  # estimates of r are clipped to this range
-FAR_STEPS = 2  # hops beyond the neighbours from which a gap is filled where neighbours have no reading
+FAR_STEPS = 2  # hops beyond the neighbours that are used if neighbours have no reading
 
 
 @dataclass(frozen=True, eq=False)
 class PanelAxes:
     """The graph, the times in typical steps, and the phase of each time in each season.
 
-    If the seasons are given, all are used; else as many of the first ones as hidden cells confirm.
+    If the seasons are given, all are used; otherwise as many of the first ones as reduce the error on hidden cells.
     """
 
     graph: Graph
@@ -83,7 +83,7 @@ class Deviations:
     def changes(self, model: TimeModel, node: Array, time: Array, steps: Array) -> tuple[Array, Array]:
         """S[y] and, of each predictor, its change p - S[p] at some cells; and the variance of the smoother.
 
-        S sees only the times at which the node has readings.
+        S uses only the times at which the node has readings.
         """
         nodes, place = np.unique(node, return_inverse=True)
         series = np.stack([one[nodes] for one in (self.own, *self.predictors)])
@@ -96,7 +96,7 @@ class Deviations:
 def anomalies(
     values: Array, known: Array, season: tuple[str, ...], axes: PanelAxes, other_means: Array | None = None
 ) -> tuple[Profile, Array]:
-    """The usual, and deviations from it in units of each node; `values` are 0 where unknown."""
+    """The profile, and deviations from it in units of each node; `values` are 0 where unknown."""
     profile = fit_profile(values, known, tuple(axes.phases[name] for name in season), axes.graph, other_means)
     own = (values - profile.expected()) / profile.unit[:, None]
     own[~known] = 0.0
@@ -104,7 +104,7 @@ def anomalies(
 
 
 def compare_with_others(profile: Profile, own: Array, known: Array, base: TimeModel, axes: PanelAxes) -> Deviations:
-    """Add what neighbours and all nodes say; `base` fills their own gaps before."""
+    """Add the estimates from neighbours and from all nodes; `base` fills their own gaps first."""
     estimate, reliability = bridge_gaps(own, known, base, axes.steps)
     nearby = _nearby(estimate, reliability, known, axes, _neighbor_correlation(own, known, axes.weights))
     return Deviations(known, profile, own, nearby, _common(estimate, reliability, own, known))
@@ -142,7 +142,7 @@ def _neighbor_correlation(own: Array, known: Array, weights: Any) -> float:
 def _nearby(estimate: Array, reliability: Array, known: Array, axes: PanelAxes, shrinkage: float) -> Array:
     total, weight = axes.weights @ estimate, axes.weights @ reliability
     nearby = total / (weight + shrinkage)
-    for _ in range(FAR_STEPS):  # cells in a gap pass on the estimate from their neighbours
+    for _ in range(FAR_STEPS):  # cells in a gap pass on the estimates from their neighbours
         support = weight / (weight + shrinkage)
         passed = np.where(known, 0.0, (1 - reliability) * support)
         total, weight = axes.weights @ (estimate + passed * nearby), axes.weights @ (reliability + passed)

@@ -25,9 +25,9 @@ class FilledCells:
     has_columns : ndarray of bool
         Whether another column has a reading in the cell.
     center, scale : ndarray
-        Estimate, and the unit that errors of hidden cells were measured in, on the scale of the model.
+        Estimate, and the unit of the errors of hidden cells, on the scale of the model.
     low, high : float
-        What is possible.
+        Smallest and largest possible value.
     model : ColumnModel
     """
 
@@ -45,14 +45,14 @@ class FilledCells:
         return self._within(self.model.from_scale(self.center))
 
     def interval(self, coverage: float) -> tuple[Array, Array]:
-        """Lowest and highest value; infinite where too few cells could be hidden to say."""
+        """Lower and upper bound; infinite if too few cells could be hidden."""
         half = self._by_kind(lambda kind: _quantile(kind, coverage)) * self.scale
         with np.errstate(over="ignore"):
             low, high = (self.model.from_scale(self.center + sign * half) for sign in (-1, 1))
         return self._within(low), self._within(high)
 
     def expected_errors(self) -> Array:
-        """Absolute error to expect."""
+        """Expected absolute error."""
         error = self._by_kind(lambda kind: float(kind.scores.mean()) if len(kind.scores) else np.nan) * self.scale
         error = np.where(np.isinf(self.scale), np.nan, error)
         return error * (self.model.from_scale(self.center) if self.model.logarithmic else 1.0)
@@ -69,7 +69,7 @@ class FilledCells:
 
 
 def _quantile(kind: KindModel, coverage: float) -> float:
-    """The conformal quantile of the scores of hidden cells; what is counted are gaps, whose cells err together."""
+    """Conformal quantile of the scores of hidden cells; the sample size is the number of gaps, not of cells."""
     if not kind.n_groups:
         return np.inf
     place = int(np.ceil(coverage * (1 + 1 / kind.n_groups) * len(kind.scores))) - 1
@@ -88,9 +88,9 @@ def fill_column(column: PanelColumn, model: ColumnModel, others: OtherColumns) -
             cells = np.flatnonzero((kind == number) & (has_columns == with_reading))
             fitted = model.of_kind(int(number), has_columns=with_reading)
             at, variance = deviations.changes(fitted.time, node[cells], time[cells], axes.steps)
-            deviation[cells] = at[0] + fitted.trust[: len(at) - 1] @ at[1:]
+            deviation[cells] = at[0] + fitted.coefficients[: len(at) - 1] @ at[1:]
             scale[cells] = fitted.scale_of(variance)
-    # beyond the last reading of all nodes no known cell could be hidden to learn from
+    # beyond the last reading of all nodes, no known cell could be hidden
     scale[(kind == OPEN) & ~np.asarray(known.any(axis=0))[time]] = np.inf
     profile = deviations.profile
     usual, unit = np.broadcast_to(profile.expected(), known.shape)[node, time], profile.unit[node]
@@ -108,7 +108,7 @@ def fill_column(column: PanelColumn, model: ColumnModel, others: OtherColumns) -
 
 
 def _possible(known: Array) -> tuple[float, float]:
-    """As in `pcfi.impute`: not below 0 if no reading is, at most 1 if all are between 0 and 1."""
+    """As in `pcfi.impute`: at least 0 if no reading is negative, at most 1 if all are between 0 and 1."""
     if not len(known) or known.min() < 0:
         return -np.inf, np.inf
     return 0.0, 1.0 if known.max() <= 1 else np.inf

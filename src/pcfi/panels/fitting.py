@@ -1,7 +1,7 @@
-"""A column of a panel -> its `ColumnModel`, learned from known cells that are hidden in the way cells are missing.
+"""Fit the `ColumnModel` of a column, on known cells that are hidden in the same pattern as the missing cells.
 
-Scale (logarithms or not), seasons and the smoother that bridges the gaps of neighbours are those under which
-interpolation in time is best; smoother and factors of each kind of gap follow, by `pcfi.panels.column_model`.
+Scale (linear or log), seasons and the smoother for the gaps of neighbours are chosen by the error of interpolation in
+time; then `pcfi.panels.column_model` fits smoother and coefficients for each kind of gap.
 """
 
 from collections.abc import Iterator
@@ -10,16 +10,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pcfi._typing import Array
-from pcfi.panels.column_model import Candidates, ColumnModel, HiddenReadings, fit_kinds, is_certain
+from pcfi.panels.column_model import Candidates, ColumnModel, HiddenReadings, fit_kinds, is_significant
 from pcfi.panels.deviations import Deviations, PanelAxes, anomalies, compare_with_others
 from pcfi.panels.gaps import KINDS, HiddenGaps, classify_cells, hide_gaps, hide_sensors, kinds_of_cells
 from pcfi.panels.other_columns import OtherColumns, SmoothedColumn
 from pcfi.panels.time_models import CANDIDATES, FEW_CANDIDATES, LINEAR, TimeModel
 
-MIN_GAPS_HIDDEN = 200  # of each kind, after which no further round is made
+MIN_GAPS_HIDDEN = 200  # hidden gaps of each kind, after which no further round is needed
 MAX_ROUNDS = 5
-SHARE_OF_TESTS = 0.1  # of the known cells, if only whole nodes are missing
-MAX_CELLS_TO_COMPARE = 2_000_000  # of a stretch of time on which scale and seasons are compared
+SHARE_OF_TESTS = 0.1  # share of the known cells to hide, if only whole nodes are missing
+MAX_CELLS_TO_COMPARE = 2_000_000  # cells of the period on which scale and seasons are compared
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -29,7 +29,7 @@ class PanelColumn:
     Attributes
     ----------
     values, known, missing : ndarray of shape (n_nodes, n_times)
-        `values` are of any content where not known; cells that are neither known nor missing are not in the table.
+        `values` are arbitrary where not known; cells that are neither known nor missing are not in the table.
     axes : PanelAxes
     rounds : list of HiddenGaps
     model : ColumnModel
@@ -53,7 +53,7 @@ class PanelColumn:
 
 
 def prepare_column(values: Array, known: Array, missing: Array, axes: PanelAxes, seed: int) -> PanelColumn:
-    """Choose what is hidden in each round, and the scale of a column."""
+    """Choose the hidden cells of each round, and the scale of a column."""
     rng = np.random.default_rng(seed)
     rounds = [*_gap_rounds(known, missing, axes, rng), *_sensor_rounds(known, missing, rng)]
     is_gap = missing[known.any(axis=1)].any()
@@ -103,9 +103,9 @@ def _sensor_rounds(known: Array, missing: Array, rng: np.random.Generator) -> It
 
 
 def _choose_scale(values: Array, known: Array, missing: Array, hidden: Array, axes: PanelAxes) -> ColumnModel:
-    """Logarithms or not, seasons, and the smoother, by the error of interpolation in time on hidden cells.
+    """Choose log scale, seasons and smoother, by the error of interpolation in time on hidden cells.
 
-    Neither logarithms nor seasons, unless they are certain to help.
+    Log scale and seasons are used only if they help significantly.
     """
     nodes, times = (known & ~hidden).any(axis=1), _stretch(known.shape)
     known, hidden, missing, values = (one[nodes][:, times] for one in (known, hidden, missing, values))
@@ -125,18 +125,18 @@ def _choose_scale(values: Array, known: Array, missing: Array, hidden: Array, ax
             base = min(errors, key=lambda one: float(errors[one].sum()))
             fits.append((replace(model, base=base), errors[base]))
     best = min(fits, key=lambda fit: float(fit[1].sum()))
-    return best[0] if is_certain(fits[0][1] - best[1], np.nonzero(hidden)[0], gap) else fits[0][0]
+    return best[0] if is_significant(fits[0][1] - best[1], np.nonzero(hidden)[0], gap) else fits[0][0]
 
 
 def _stretch(shape: tuple[int, int]) -> slice:
-    """Times in the middle, so many that the cells are few enough."""
+    """The middle period with at most `MAX_CELLS_TO_COMPARE` cells."""
     count = min(shape[1], max(2, MAX_CELLS_TO_COMPARE // shape[0]))
     first = (shape[1] - count) // 2
     return slice(first, first + count)
 
 
 def _importance(known: Array, missing: Array, hidden: Array, axes: PanelAxes) -> Array:
-    """Weight of each hidden cell, so that kinds of gaps count as often as they are missing."""
+    """Weight of each hidden cell, so that kinds of gaps count in proportion to their missing cells."""
     n_missing = np.bincount(kinds_of_cells(known, axes.steps)[missing], minlength=len(KINDS))
     kinds = kinds_of_cells(known & ~hidden, axes.steps)[hidden]
     n_hidden = np.bincount(kinds, minlength=len(KINDS))
@@ -176,12 +176,12 @@ def _sample(
         truth=z[node, time],
         usual=np.broadcast_to(deviations.profile.expected(), z.shape)[node, time],
         unit=deviations.profile.unit[node],
-        rivals=_rivals(model.from_scale(np.where(left, z, 0.0)), deviations, (node, time), model, axes),
+        baselines=_baselines(model.from_scale(np.where(left, z, 0.0)), deviations, (node, time), model, axes),
     )
     return cells, candidates
 
 
-def _rivals(
+def _baselines(
     values: Array, deviations: Deviations, at: tuple[Array, Array], model: ColumnModel, axes: PanelAxes
 ) -> Array:
     """Linear interpolation, neighbours alone and the node's mean at hidden cells, on the scale of the column."""

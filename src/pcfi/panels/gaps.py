@@ -1,7 +1,7 @@
-"""Gaps in series: which kind of gap a cell is in, and known cells hidden in the way cells are missing.
+"""Gaps in series: the kind of gap of each cell, and hiding known cells in the same pattern as the missing cells.
 
-The kind is the time between the readings before and after, in typical steps between readings. Hidden gaps are copies of
-real ones, of the same length, on other nodes and at other times; gaps at an end of the series stay at that end.
+The kind depends on the time between the readings before and after, in typical steps. Hidden gaps are copies of real
+gaps, of the same length, on other nodes and at other times; gaps at an end of the series stay at that end.
 """
 
 from collections.abc import Iterator
@@ -14,15 +14,15 @@ from pcfi._typing import Array
 KINDS = ("single reading", "short gap", "outage", "long outage", "open end", "never reported")
 NEVER, OPEN = 5, 4
 SPANS = (1.5, 8.5, 64.5)  # readings missing in a row: 1; 2 to 8; 9 to 64; more
-MAX_SHARE_HIDDEN = 0.2  # of the known cells, over all kinds in one round
-MAX_HIDDEN = 60_000  # cells of one kind in one round; enough to learn a few numbers from
+MAX_SHARE_HIDDEN = 0.2  # of the known cells, for all kinds in one round
+MAX_HIDDEN = 60_000  # cells of one kind in one round; enough to fit a few parameters
 MIN_SENSORS_HIDDEN = 20  # whole sensors, over all rounds
-SHARE_OF_SENSORS = 0.1  # hidden over all rounds, if that is more; at most twice as many in one round
+SHARE_OF_SENSORS = 0.1  # of the sensors, over all rounds, if that is more; at most twice this share in one round
 
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """Stretches of cells without a reading: node, first and last time (included)."""
+    """Runs of cells without a reading: node, first and last time (inclusive)."""
 
     node: Array
     first: Array
@@ -35,14 +35,14 @@ class Runs:
 
 
 def find_runs(known: Array) -> Runs:
-    """All stretches of unknown cells."""
+    """All runs of unknown cells."""
     edges = np.diff(np.pad(~known, ((0, 0), (1, 1))).astype(np.int8), axis=1)
     node, first = np.nonzero(edges == 1)
     return Runs(node, first, np.nonzero(edges == -1)[1] - 1)
 
 
 def kinds_of_runs(runs: Runs, steps: Array) -> Array:
-    """Kind of each stretch; `steps` are times in typical steps."""
+    """Kind of each run; `steps` are times in typical steps."""
     last = len(steps) - 1
     at_start, at_end = runs.first == 0, runs.last == last
     missed = steps[np.minimum(runs.last + 1, last)] - steps[np.maximum(runs.first - 1, 0)] - 1
@@ -58,7 +58,7 @@ def kinds_of_cells(known: Array, steps: Array) -> Array:
 
 
 def classify_cells(known: Array, steps: Array) -> tuple[Array, Array]:
-    """Kind of gap of each cell, and the number of the gap; -1 where a reading is known."""
+    """Kind of gap of each cell, and the number of its gap; -1 where a reading is known."""
     runs = find_runs(known)
     kinds, gaps = np.full(known.shape, -1, dtype=np.int8), np.full(known.shape, -1, dtype=np.int32)
     kinds[~known] = np.repeat(kinds_of_runs(runs, steps), runs.length)
@@ -79,13 +79,13 @@ def typical_step(known: Array, times: Array) -> float:
 
 @dataclass(frozen=True, eq=False)
 class CopiedCells:
-    """Cells of gaps and the cells they are copied to, as places in a flattened array of nodes by times."""
+    """Cells of gaps and the cells that they are copied to, as indices of a flattened array of nodes by times."""
 
     source: Array
     target: Array
 
     def copied(self, mask: Array) -> Array:
-        """Mask of the targets whose source is in a mask."""
+        """Mask of the targets whose source is in `mask`."""
         out = np.zeros(mask.shape, dtype=bool)
         out.flat[self.target[mask.ravel()[self.source]]] = True
         return out
@@ -93,16 +93,16 @@ class CopiedCells:
 
 @dataclass(frozen=True, eq=False)
 class HiddenGaps:
-    """Known cells of a column that are hidden in one round, and the gaps they are copies of."""
+    """Known cells of a column that are hidden in one round, and the gaps that they are copies of."""
 
     mask: Array
     cells: CopiedCells
 
 
 def hide_gaps(known: Array, missing: Array, steps: Array, rng: np.random.Generator) -> tuple[HiddenGaps, int]:
-    """Known cells to hide: copies of the gaps that hold missing cells, all kinds alike, elsewhere.
+    """Choose known cells to hide: copies of the gaps with missing cells, with the same number of cells for each kind.
 
-    Also returns the number of gaps of the kind that has the fewest. Nodes that never reported are for `hide_sensors`.
+    Also returns the smallest number of gaps of any kind. `hide_sensors` covers nodes that never reported.
     """
     runs = find_runs(known)
     kinds = kinds_of_runs(runs, steps)
@@ -127,7 +127,7 @@ def hide_gaps(known: Array, missing: Array, steps: Array, rng: np.random.Generat
 
 
 def _copies(runs: Runs, chosen: Array, nodes: Array, n_times: int, rng: np.random.Generator) -> CopiedCells:
-    """Stretches of the same lengths on random nodes, at random times unless they are at an end."""
+    """Copies of the chosen runs on random nodes, at random times unless they are at an end."""
     length, first, last = runs.length[chosen], runs.first[chosen], runs.last[chosen]
     start = rng.integers(0, n_times - length + 1)
     start = np.where(first == 0, 0, np.where(last == n_times - 1, n_times - length, start))
@@ -145,7 +145,7 @@ def _last_readings(known: Array, hidden: Array) -> Array:
 
 
 def hide_sensors(known: Array, rng: np.random.Generator) -> Iterator[HiddenGaps]:
-    """All readings of some nodes, as copies of nodes that never reported, each node at most once."""
+    """Hide all readings of some nodes, as copies of nodes that never reported, each node at most once."""
     order = rng.permutation(np.flatnonzero(known.any(axis=1)))
     never, times = np.flatnonzero(~known.any(axis=1)), np.arange(known.shape[1])
     count = min(len(order), max(MIN_SENSORS_HIDDEN, round(SHARE_OF_SENSORS * len(order))))

@@ -1,11 +1,11 @@
-"""What is usual for each node: its mean, its seasons, and the size of its deviations.
+"""The expected value of each node (mean and seasons), and the size of its deviations.
 
     x(i, t) = mean_i + season_i(t) + unit_i y(i, t)
 
-Means are those of a two-way table, mean_i + common(t), so that a node that reported only in hot weeks is not taken
-for a hot place. Season tables are means by phase, of all nodes and, as far as they differ by more than noise, of each
-node (shrinkage by the ratio of the variances within and between). A node that never reported gets its mean and unit
-from `pcfi.impute` on the graph and on the means of other columns, and its seasons from its neighbours.
+Means are those of a two-way table, mean_i + common(t), so that a node that reported only in hot weeks does not get too
+high a mean. Season tables are means by phase of all nodes, plus deviations of each node, shrunk by the ratio of the
+variances within and between nodes. A node that never reported gets its mean and unit from `pcfi.impute` on the graph
+and on the means of other columns, and its seasons from its neighbours.
 """
 
 import warnings
@@ -19,8 +19,8 @@ from pcfi.imputation import impute
 from pcfi.inputs.graphs import Graph
 
 SWEEPS = 6  # of the alternating fit of a two-way table
-PRIOR_READINGS = 10  # readings that the common unit counts as, beside those of a node
-SPREAD_STEPS = 3  # hops that season tables reach into nodes that never reported
+PRIOR_READINGS = 10  # weight of the common unit, in readings
+SPREAD_STEPS = 3  # hops over which season tables are passed to nodes that never reported
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class Profile:
     seasons: tuple[tuple[Array, Array], ...]
 
     def expected(self) -> Array:
-        """What is usual at each node and time."""
+        """Expected value at each node and time."""
         usual = np.repeat(self.mean[:, None], len(self.seasons[0][0]) if self.seasons else 1, axis=1)
         for phases, table in self.seasons:
             usual += table[:, phases]
@@ -74,7 +74,7 @@ def _two_way_means(values: Array, known: Array, counts: Array) -> Array:
 
 
 def _season(usual: Array, known: Array, phase: Array, reporting: Array, graph: Graph) -> Array:
-    """Table of nodes by phases: the means of all nodes, plus what each node deviates, shrunk."""
+    """Table of nodes by phases: the means of all nodes, plus the shrunken deviation of each node."""
     from scipy import sparse
 
     n_phases = int(phase.max()) + 1
@@ -92,7 +92,7 @@ def _season(usual: Array, known: Array, phase: Array, reporting: Array, graph: G
 
 
 def _spread(table: Array, reporting: Array, graph: Graph) -> Array:
-    """Rows of nodes that never reported as means of their neighbours' rows."""
+    """Fill the rows of nodes that never reported with the means of their neighbours' rows."""
     matrix, filled = graph.matrix(), reporting.astype(np.float64)
     table = np.where(reporting[:, None], table, 0.0)
     for _ in range(SPREAD_STEPS):
@@ -112,6 +112,6 @@ def _from_graph(
     if other_means is not None:
         facts = np.hstack([facts, other_means[:, ~np.isnan(other_means).all(axis=0)]])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about few nodes or unreachable ones: the panel says so in its own words
+        warnings.simplefilter("ignore")  # about few or unreachable nodes: the panel has its own messages
         filled = impute(facts, graph).values
     return filled[:, 0], np.exp(filled[:, 1])

@@ -13,27 +13,26 @@ from pcfi.panels.filling import FilledCells
 from pcfi.panels.gaps import KINDS, NEVER
 from pcfi.settings import check_coverage
 
-MIN_TRUST = 0.1  # a smaller factor of what others say counts as none in words
+MIN_COEFFICIENT = 0.1  # smaller coefficients are not mentioned in the verdict
 
 
 @dataclass(frozen=True)
 class GapReport:
-    """What hidden cells say about the estimates in one kind of gap of a column.
+    """Errors on hidden cells in one kind of gap of a column.
 
     Attributes
     ----------
     column, kind : str
-        A kind of gap has two reports if cells in which another column has a reading are filled differently.
+        A kind of gap has two reports if cells where another column has a reading have their own model.
     n_missing, n_hidden : int
-        Cells that were missing in such gaps, and known cells that were hidden in such gaps to learn from.
+        Number of missing cells, and of hidden known cells, in such gaps.
     mae, mae_of_interpolation, mae_of_neighbors, mae_of_mean : float
-        Mean absolute error on the hidden cells: of the estimates, of linear interpolation in time, of what neighbours
-        say alone, and of the node's mean. NaN if none was hidden.
+        Mean absolute error on the hidden cells: of the estimates, of linear interpolation in time, of the neighbours
+        alone, and of the node's mean. NaN if no cell was hidden.
     space, shared, other_columns, memory : float
-        Factors of what the neighbours, all other nodes and the other columns say, and after how many steps readings are
-        forgotten.
+        Coefficients of the neighbours, all other nodes and the other columns, and the memory length in steps.
     verdict : str
-        The same in words.
+        Summary in words.
     """
 
     column: str
@@ -52,16 +51,16 @@ class GapReport:
 
 
 class GapReports(tuple[GapReport, ...]):
-    """One `GapReport` per column and kind of gap; prints as a table, `to_frame()` is one of pandas."""
+    """One `GapReport` per column and kind of gap; prints as a table, `to_frame()` returns a pandas DataFrame."""
 
     __slots__ = ()
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """One dictionary per report, as a DataFrame takes it."""
+        """One dictionary per report."""
         return [asdict(report) for report in self]
 
     def to_frame(self) -> Any:
-        """A DataFrame of pandas."""
+        """The reports as a pandas DataFrame."""
         from pcfi.optional import load
 
         return load("pandas", "to_frame", "frames").DataFrame(self.to_rows())
@@ -82,16 +81,16 @@ class PanelImputation:
 
     Attributes
     ----------
-    values : table or array as it came in
+    values : table or array like the input
         Missing cells filled; known cells are unchanged.
     columns : GapReports
-        What hidden cells say, by column and kind of gap.
+        Errors on hidden cells, by column and kind of gap.
     n_missing : int
         Number of cells that were missing.
     shape : tuple of int
         Number of nodes, times and columns.
     seasons : dict
-        Seasons that each column follows.
+        Seasons of each column.
     """
 
     values: Any
@@ -103,10 +102,10 @@ class PanelImputation:
     _wrap: Callable[[dict[str, Array], Any], Any]
 
     def interval(self, coverage: float = 0.9) -> tuple[Any, Any]:
-        """Lowest and highest value of every cell: the truth is between them with a probability of `coverage`.
+        """Lower and upper bound of every cell: the true value lies between them with a probability of `coverage`.
 
-        Learned for each kind of gap from known cells that were hidden in such gaps. Known cells have their value twice.
-        Where too few cells could be hidden to say, an interval has no end.
+        Learned for each kind of gap from known cells that were hidden in such gaps. For known cells both bounds equal
+        the value. If too few cells could be hidden, intervals are infinite.
         """
         check_coverage(coverage)
         ends = {name: cells.interval(coverage) for name, cells in self._cells.items()}
@@ -115,12 +114,12 @@ class PanelImputation:
 
     @property
     def expected_error(self) -> Any:
-        """Absolute error to expect of every cell, in its column's unit: 0 if known."""
+        """Expected absolute error of every cell, in its column's unit: 0 if known."""
         return self._wrap({name: cells.expected_errors() for name, cells in self._cells.items()}, 0.0)
 
     @property
     def gaps(self) -> Any:
-        """Kind of gap that each filled cell is in; "known" for the others."""
+        """Kind of gap of each filled cell; "known" for the others."""
         names = np.array(KINDS)
         return self._wrap({name: names[cells.kind] for name, cells in self._cells.items()}, "known")
 
@@ -133,7 +132,7 @@ class PanelImputation:
 
 
 def report_gaps(name: str, cells: FilledCells) -> list[GapReport]:
-    """One report for each kind of gap that the column has; two, if other columns help where they have a reading."""
+    """One report for each kind of gap of the column; two, if other columns help where they have a reading."""
     reports = []
     for kind in map(int, np.unique(cells.kind)):
         is_helped = cells.has_columns & (kind in cells.model.with_columns)
@@ -156,9 +155,9 @@ def _report(column: str, kind: int, fitted: KindModel, scale: Array) -> GapRepor
         mae_of_interpolation=linear,
         mae_of_neighbors=neighbors,
         mae_of_mean=mean,
-        space=float(fitted.trust[0]),
-        shared=float(fitted.trust[1]),
-        other_columns=float(fitted.trust[2]),
+        space=float(fitted.coefficients[0]),
+        shared=float(fitted.coefficients[1]),
+        other_columns=float(fitted.coefficients[2]),
         memory=float(fitted.time.length),
         verdict=_verdict(kind, fitted, is_beyond=bool(np.isinf(scale).any())),
     )
@@ -168,11 +167,11 @@ def _verdict(kind: int, fitted: KindModel, *, is_beyond: bool) -> str:
     if is_beyond:
         return f"{_verdict(kind, fitted, is_beyond=False)}; without intervals where no node has a reading"
     if not len(fitted.scores):
-        return "nothing could be hidden to learn from: linear interpolation, without intervals"
-    space, shared, columns = np.abs(fitted.trust) >= MIN_TRUST
+        return "no comparable gap could be hidden: linear interpolation, without intervals"
+    space, shared, columns = np.abs(fitted.coefficients) >= MIN_COEFFICIENT
     others = ["neighbours" if space else "all other nodes"] * bool(space or shared) + ["other columns"] * bool(columns)
     if kind == NEVER:
-        return f"filled from {' and '.join(others)}" if others else "filled with what is usual: others do not help"
+        return f"filled from {' and '.join(others)}" if others else "filled with the expected value: others do not help"
     if not others:
         return "interpolated in time alone"
     return f"interpolated in time, corrected by {' and '.join(others)}"

@@ -6,12 +6,12 @@ import numpy as np
 
 from pcfi._typing import Array
 
-DIFFUSE = 1e8  # variance of a first state of which nothing is known, in innovations of a typical step
+DIFFUSE = 1e8  # variance of an unknown initial state, in innovations of a typical step
 
 
 @dataclass(frozen=True)
 class TimeModel:
-    """How long a node remembers, and how noisy its readings are.
+    """Memory length of a node, and noise of its readings.
 
     Attributes
     ----------
@@ -26,7 +26,7 @@ class TimeModel:
 
     @property
     def variance(self) -> float:
-        """Variance of the state when nothing is known."""
+        """Variance of the state without any reading."""
         return DIFFUSE if np.isinf(self.length) else self.length / 2
 
     def smooth(self, series: Array, known: Array, steps: Array) -> tuple[Array, Array]:

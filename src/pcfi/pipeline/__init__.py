@@ -1,6 +1,6 @@
-"""A problem and settings without "auto" -> filled values: the only place that knows the order of the stages.
+"""A problem and settings without "auto" -> filled values. The only place that defines the order of the stages.
 
-A call, a run in files, a cross-validation fold and new nodes all come here; they differ in their backend alone.
+Calls, runs on disk, cross-validation folds and new nodes all use it, with different backends.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ DIFFUSION_METHODS = ("pcfi", "fp")
 
 @dataclass(frozen=True, eq=False)
 class Filled:
-    """Filled values, as the backend keeps them, and how the diffusion went; None for methods without one."""
+    """Filled values, as the backend stores them, and the outcome of the diffusion; None for methods without one."""
 
     values: Any
     outcome: DiffusionOutcome | None = None
@@ -35,17 +35,17 @@ class Filled:
 
 
 class Estimator(Protocol):
-    """What turns diffused values into estimates: the value model of `pcfi.estimation`."""
+    """Turns diffused values into estimates: the value model of `pcfi.estimation`."""
 
     def prepare(self, problem: Problem) -> Problem:
-        """The problem that is diffused."""
+        """The problem to diffuse."""
 
     def apply(self, problem: Problem, hops: Hops, out: Any, *, fill_unreachable: bool) -> None:
         """Turn the diffused values in `out` into estimates in the units of `problem`."""
 
 
 def fill(problem: Problem, settings: Settings, backend: Backend, estimator: Estimator | None = None) -> Filled:
-    """Fill a problem by any method; with an estimator, its estimates instead of what diffusion says."""
+    """Fill a problem by any method; with an estimator, return its estimates instead of the diffused values."""
     if problem.n_missing == 0:
         hops = Hops.of_known(*problem.values.shape) if settings.method in DIFFUSION_METHODS else None
         return Filled(backend.start(problem, problem.channels.mean), hops=hops)
@@ -70,13 +70,13 @@ def run_stages(problem: Problem, settings: Settings, backend: StageBackend) -> F
     refuse_divergence(diffused.outcome)
     if parameters is not None:
         backend.propagate_channels(diffusion, parameters, diffused.product, out)
-    if hops.unreachable_cells() and settings.unreachable != "mean":  # which they hold from the start
+    if hops.unreachable_cells() and settings.unreachable != "mean":  # the initial values are the means
         backend.place_unreachable(hops, unreachable_values(problem, settings), out)
     return Filled(out, diffused.outcome, hops)
 
 
 def diffusion_of(problem: Problem, hops: Hops, settings: Settings) -> Diffusion:
-    """Stage 1 by the settings' method."""
+    """Stage 1 of the method in the settings."""
     if settings.method == "fp":
         weights = degree_weights(problem.graph, hops, settings.self_loops)
     else:
@@ -93,7 +93,7 @@ def diffusion_of(problem: Problem, hops: Hops, settings: Settings) -> Diffusion:
 
 def propagation_of(settings: Settings) -> PropagationParameters | None:
     """Parameters of stage 2; None if there is no stage 2."""
-    if settings.method != "pcfi" or settings.beta in (0, "auto") or settings.alpha == 1:  # which is 0
+    if settings.method != "pcfi" or settings.beta in (0, "auto") or settings.alpha == 1:  # "auto" is 0
         return None
     return PropagationParameters(settings.alpha, settings.beta, bool(settings.standardize))
 

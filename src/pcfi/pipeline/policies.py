@@ -1,9 +1,10 @@
-"""What holds for every method and every caller: unreachable cells, divergence, and the sentences about them."""
+"""Policies for every method and caller: unreachable cells, divergence, status and warnings."""
 
 import numpy as np
 
 from pcfi._typing import Array
 from pcfi.errors import (
+    ColumnWarning,
     DivergenceError,
     NotSettledWarning,
     ParameterError,
@@ -12,6 +13,7 @@ from pcfi.errors import (
     UnreachableWarning,
     counted,
 )
+from pcfi.inputs.missing_markers import marker_text, missing_markers
 from pcfi.inputs.problem import Problem
 from pcfi.settings import Settings
 from pcfi.stages.diffusion import DiffusionOutcome
@@ -20,26 +22,32 @@ from pcfi.stages.solvers import FixedSteps, UntilSettled
 
 
 def check_policies(problem: Problem, settings: Settings) -> None:
-    """Raise if the settings ask for what some channel cannot be."""
+    """Raise an error if the settings do not suit categorical columns."""
     if "zero" in (settings.method, settings.unreachable) and len(problem.channels.mean[problem.categorical]):
         raise ParameterError(
-            "a category cannot be zero", remedy="choose another {method} and {unreachable}, or no {categorical}"
+            "zero is not a category, so categorical columns cannot be filled with it",
+            remedy="choose another {method} and {unreachable}, or leave out {categorical}",
         )
+
+
+def unreachable_by_column(hops: Hops, problem: Problem) -> Array:
+    """Number of cells of each column that no source can reach, of the nodes that are counted."""
+    per_pattern = hops.n_unreachable
+    if problem.counted_nodes is not None:
+        per_pattern = (~hops.is_reachable(hops.codes[problem.counted_nodes])).sum(0)
+    return np.asarray(per_pattern[hops.patterns[problem.first_channels]])
 
 
 def count_unreachable(hops: Hops, problem: Problem) -> int:
     """Number of cells that no source can reach, of the nodes that are counted."""
-    if problem.counted_nodes is None:
-        return hops.unreachable_cells(problem.first_channels)
-    per_pattern = (~hops.is_reachable(hops.codes[problem.counted_nodes])).sum(0)
-    return int(per_pattern[hops.patterns[problem.first_channels]].sum())
+    return int(unreachable_by_column(hops, problem).sum())
 
 
 def refuse_divergence(outcome: DiffusionOutcome) -> None:
-    """Raise `DivergenceError` if a residual is not a number."""
+    """Raise `DivergenceError` if the residual is not finite."""
     if not np.isfinite(outcome.residual):
         raise DivergenceError(
-            "values overflowed in the diffusion: the known values or the edge weights span too many magnitudes",
+            "values overflowed in the diffusion: known values or edge weights span too many orders of magnitude",
             remedy="rescale them",
         )
 
@@ -49,14 +57,14 @@ def refuse_non_finite(least: Array, most: Array, problem: Problem) -> None:
     wrong = np.flatnonzero(np.isposinf(most) | np.isneginf(least))
     if len(wrong):
         raise DivergenceError(
-            f"filled values of {problem.channel_name(int(wrong[0]))} are beyond what {problem.dtype} holds: the known "
-            "values or the edge weights span too many magnitudes",
+            f"filled values of {problem.channel_name(int(wrong[0]))} overflow {problem.dtype}: known values or edge "
+            "weights span too many orders of magnitude",
             remedy="rescale them, or pass the features as float64",
         )
 
 
 def refuse_unreachable(n_cells: int, problem: Problem, settings: Settings) -> None:
-    """Raise if there are unreachable cells and the policy is an error."""
+    """Raise an error if there are unreachable cells and the policy is "error"."""
     if n_cells and settings.unreachable == "error":
         raise UnreachableError(
             _unreachable_text(n_cells, problem),
@@ -65,7 +73,7 @@ def refuse_unreachable(n_cells: int, problem: Problem, settings: Settings) -> No
 
 
 def unreachable_values(problem: Problem, settings: Settings) -> Array:
-    """What the policy puts into the unreachable cells of each channel."""
+    """Value of the unreachable cells of each channel, by the policy."""
     if settings.unreachable == "mean":
         return problem.channels.mean
     return np.full(problem.values.shape[1], np.nan if settings.unreachable == "nan" else 0.0)
@@ -77,7 +85,7 @@ def has_converged(settings: Settings, outcome: DiffusionOutcome | None) -> bool:
 
 
 def status_of(problem: Problem, settings: Settings, outcome: DiffusionOutcome | None, hops: Hops | None) -> str:
-    """How it went, in a sentence."""
+    """Convergence in a sentence."""
     if problem.n_missing == 0:
         return "Nothing was missing."
     if outcome is None:
@@ -102,16 +110,22 @@ def status_of(problem: Problem, settings: Settings, outcome: DiffusionOutcome | 
 def usual_warnings(
     problem: Problem, settings: Settings, status: str, *, converged: bool, n_unreachable: int
 ) -> list[PcfiWarning]:
-    """Warnings of any method: that it has not settled, that cells are unreachable."""
-    notices: list[PcfiWarning] = []
+    """Warnings of any method: not settled, unreachable cells, and values that may mark missing cells."""
+    notices: list[PcfiWarning] = [
+        ColumnWarning(
+            f"{marker_text(value, names)}: if it marks missing cells, replace it with NaN, or name it with "
+            f"missing_values=[{value:g}] or --missing-value {value:g}"
+        )
+        for value, names in missing_markers(problem).items()
+    ]
     if not converged:
         advice = "raise max_steps or loosen rtol" + (", or use a smaller alpha" if settings.method == "pcfi" else "")
         notices.append(NotSettledWarning(f"{status} To settle it, {advice}."))
     if n_unreachable:
         is_values = settings.method == "pcfi" and settings.objective == "values"
-        row = "what the other columns of their node say, or " if is_values else ""
+        row = "an estimate from the other columns, or " if is_values else ""
         filling = {"mean": f"{row}their channel's mean (0 if it has none)", "zero": "0", "nan": "NaN"}
-        text = f"{_unreachable_text(n_unreachable, problem)}; they hold {filling[settings.unreachable]}"
+        text = f"{_unreachable_text(n_unreachable, problem)}; they are set to {filling[settings.unreachable]}"
         notices.append(UnreachableWarning(text))
     return notices
 

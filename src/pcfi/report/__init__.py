@@ -1,1 +1,1 @@
-"""Facts about an imputation -> one self-contained page. Needs `pcfi[cli]`."""
+"""Facts about an imputation -> a self-contained HTML report. Needs `pcfi[cli]`."""

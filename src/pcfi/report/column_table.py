@@ -1,4 +1,4 @@
-"""Reports of the columns -> a table of text: how good the estimates of each column are, and what explains it."""
+"""Column reports -> a text table of errors, coverage and predictors of each column."""
 
 import math
 from collections.abc import Callable
@@ -21,7 +21,7 @@ HEADER = (
 
 @dataclass(frozen=True)
 class ColumnTable:
-    """The rows that a page shows, and the number of columns that it does not."""
+    """The rows that the page shows, and the number of columns that are left out."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -30,7 +30,7 @@ class ColumnTable:
 
 
 def column_table(facts: Facts) -> ColumnTable | None:
-    """The table of the incomplete columns; None if nothing is known about them."""
+    """The table of the incomplete columns; None if there are no reports."""
     reports = [one for one in facts.columns if one.n_missing]
     if not reports:
         return None

@@ -60,9 +60,7 @@ def expected_errors(facts: Facts) -> Chart | None:
     reliability = _reliability(facts)
     if reliability is None:
         return None
-    caption = (
-        "Hidden cells in groups by their expected error. On the dashed line the mean error equals the expected error."
-    )
+    caption = "Hidden cells grouped by expected error. On the dashed line, the mean error equals the expected error."
     bins = reliability.bins
     values = [{"expected": one.expected, "actual": one.actual, "cells": one.cells} for one in bins]
     top = max(max(one.expected, one.actual) for one in bins) or 1.0
@@ -91,7 +89,7 @@ def coverage(facts: Facts) -> Chart | None:
     if reliability is None or not points:
         return None
     caption = (
-        "Share of the hidden cells whose interval holds the true value, by hops; the dashed line is the nominal "
+        "Share of the hidden cells whose interval contains the true value, by hops; the dashed line is the nominal "
         f"{reliability.coverage:.0%}. Over all hidden cells the share is {reliability.covered:.1%}."
     )
     values = [{"hops": at.hops, "covered": at.covered, "cells": at.cells} for at in points]

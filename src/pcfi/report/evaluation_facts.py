@@ -31,7 +31,7 @@ def evaluation_facts(evaluation: Evaluation) -> EvaluationFacts:
         )
         for one in evaluation.methods
     )
-    how = f"{counted(evaluation.n_folds, 'fold')}, hidden in the pattern of the missing cells"
+    how = f"{counted(evaluation.n_folds, 'fold')}, hidden in the same pattern as the missing cells"
     return EvaluationFacts(
         evaluation.n_hidden, how, UNITS[evaluation.unit], methods, evaluation.reliability, evaluation.n_categories
     )

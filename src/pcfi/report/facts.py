@@ -75,7 +75,7 @@ class HopFacts:
 
 @dataclass(frozen=True)
 class Convergence:
-    """How the solver ended; `wanted` is its tolerance."""
+    """Convergence of the solver; `wanted` is its tolerance."""
 
     status: str
     converged: bool
@@ -119,7 +119,7 @@ class EvaluationFacts:
 
 @dataclass(frozen=True)
 class DrawnNode:
-    """A node of the drawing: position, mean confidence of its filled cells (None: all cells known), and name."""
+    """A node of the drawing: position, mean confidence of its filled cells (None if it has none), and name."""
 
     x: float
     y: float
@@ -129,7 +129,7 @@ class DrawnNode:
 
 @dataclass(frozen=True)
 class GraphDrawing:
-    """A drawing of a part of the graph; edges are pairs of indices of `dots`."""
+    """A drawing of the graph or of a part of it; edges are pairs of indices of `dots`."""
 
     n_nodes: int
     dots: tuple[DrawnNode, ...]
@@ -138,7 +138,7 @@ class GraphDrawing:
 
 @dataclass(frozen=True)
 class MapShape:
-    """A place of the map: its shape as GeoJSON, and value, whether it was filled, and interval width by column."""
+    """A place of the map: shape as GeoJSON, and by column the value, whether it was filled, and the interval width."""
 
     name: str
     geometry: dict[str, Any]
@@ -149,7 +149,7 @@ class MapShape:
 
 @dataclass(frozen=True)
 class MapFacts:
-    """The places of a map, or a sample of them, and the columns that it can show."""
+    """The places of a map, or a sample of them, and the columns to choose from."""
 
     columns: tuple[str, ...]
     n_places: int
@@ -158,9 +158,9 @@ class MapFacts:
 
 @dataclass(frozen=True)
 class ExplainedCell:
-    """Where the value of a filled cell comes from, and why this cell is shown.
+    """Explanation of a filled cell, and the reason to show this cell.
 
-    `lines` are how much and of what; `paths` lead from the node to the known nodes that matter most.
+    `lines` are pairs of a weight and a description; `paths` lead from the node to the most important known nodes.
     """
 
     reason: str
@@ -173,7 +173,7 @@ class ExplainedCell:
 
 @dataclass(frozen=True)
 class SurprisingCell:
-    """A known cell, what the others let expect, and the distance in units of the error to expect."""
+    """A known cell, its predicted value, and their distance in units of the expected error."""
 
     node: str
     column: str
@@ -184,7 +184,7 @@ class SurprisingCell:
 
 @dataclass(frozen=True)
 class SuggestedNode:
-    """A node to measure, and what that takes off the expected squared error, as shares of it."""
+    """A node to measure, and the resulting reduction of the expected squared error, as shares."""
 
     node: str
     own: float
@@ -194,7 +194,7 @@ class SuggestedNode:
 
 @dataclass(frozen=True)
 class Facts:
-    """The content of a report; the names of the fields are the keys of the facts file."""
+    """The content of a report; the field names are the keys of the facts file."""
 
     title: str
     created: str
@@ -236,7 +236,7 @@ class Facts:
 
     @property
     def has_confidence(self) -> bool:
-        """Whether confidence differs between cells: not with alpha=1, nor for methods without one."""
+        """Whether confidence differs between cells; not with alpha=1, nor for methods without confidence."""
         return any(one.confidence not in (None, 0.0, 1.0) for one in self.hops)
 
     def to_json(self) -> str:
@@ -259,7 +259,7 @@ class Facts:
 
 
 def finite(value: Any) -> Any:
-    """Replace numbers that are not finite by None, since JSON has none."""
+    """Replace numbers that are not finite by None, because JSON cannot represent them."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

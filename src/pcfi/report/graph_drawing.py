@@ -1,4 +1,4 @@
-"""Layout of the graph in the plane: all of a small graph, the surroundings of one node of a large one."""
+"""Layout of the graph in the plane: all of a small graph, or a sample of a large one."""
 
 from collections import deque
 from collections.abc import Callable
@@ -11,10 +11,10 @@ from pcfi.report.facts import DrawnNode, GraphDrawing
 
 MAX_NODES = 300
 MAX_EDGES = 1500
-MAX_NEIGHBORS = 8  # that a sampled node adds; a hub would fill the drawing
+MAX_NEIGHBORS = 8  # that a sampled node adds; otherwise a hub would fill the drawing
 SEED = 0
-OUTLYING = 0.02  # share of the nodes at each side that do not decide how large the others are drawn
-MARGIN = 0.1  # how far they may stand apart, as a share of the width of the others
+OUTLIER_SHARE = 0.02  # share of the nodes at each side that are treated as outliers
+MARGIN = 0.1  # largest distance of outliers from the others, relative to the width of the others
 
 
 def lay_out_graph(graph: Graph, confidence: Array, name: Callable[[int], str]) -> GraphDrawing | None:
@@ -37,7 +37,7 @@ def lay_out_graph(graph: Graph, confidence: Array, name: Callable[[int], str]) -
 
 
 def _sample(graph: Graph) -> Array:
-    """Up to `MAX_NODES` nodes, by breadth-first search from nodes of high degree, one after the other."""
+    """Up to `MAX_NODES` nodes, by breadth-first search from nodes of high degree."""
     if graph.n_nodes <= MAX_NODES:
         return np.arange(graph.n_nodes)
     rng = np.random.default_rng(SEED)
@@ -46,7 +46,7 @@ def _sample(graph: Graph) -> Array:
     sample: dict[int, None] = {}
     queue: deque[int] = deque()
     while len(sample) < MAX_NODES:
-        if not queue:  # the component is finished: go on in another
+        if not queue:  # the component is finished: continue in another
             start = next((one for one in starts if one not in sample), None)
             if start is None:
                 break
@@ -84,11 +84,11 @@ def _lay_out(n_nodes: int, edges: Array) -> Array:
     graph.add_nodes_from(range(n_nodes))
     graph.add_edges_from(edges.tolist())
     places = nx.spring_layout(graph, seed=SEED, iterations=80)
-    return _within_reach(np.array([places[node] for node in range(n_nodes)]))
+    return _clip_outliers(np.array([places[node] for node in range(n_nodes)]))
 
 
-def _within_reach(places: Array) -> Array:
-    """Places with the few that are far away moved to the margin, so that the others have the picture."""
-    low, middle, high = np.quantile(places, [OUTLYING, 0.5, 1 - OUTLYING], axis=0)
+def _clip_outliers(places: Array) -> Array:
+    """Move outliers to the margin, so that the other nodes fill the picture."""
+    low, middle, high = np.quantile(places, [OUTLIER_SHARE, 0.5, 1 - OUTLIER_SHARE], axis=0)
     reach = MARGIN * np.maximum(high - low, 1e-9)
     return np.asarray(np.clip(places, np.minimum(low, middle) - reach, np.maximum(high, middle) + reach))

@@ -1,12 +1,17 @@
 """Facts -> one self-contained HTML page, which needs no other files and no network."""
 
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+
+from pcfi.errors import FileError
 from pcfi.explanation.explanation_html import ways_picture
+from pcfi.files.writing import write_text
 from pcfi.optional import load
 from pcfi.report.column_table import column_table
 from pcfi.report.facts import Facts
 from pcfi.report.imputation_charts import make_charts
 from pcfi.report.summary import summarize
-from pcfi.report.vega_bundle import vega_script
 
 
 def render_page(facts: Facts) -> str:
@@ -26,3 +31,17 @@ def render_page(facts: Facts) -> str:
             library=vega_script(),
         )
     )
+
+
+def vega_script() -> str:
+    """Vega-Lite as one script. Bundling it takes seconds, so it is stored in the user's cache folder."""
+    cache = load("platformdirs", "a report", "cli").user_cache_path("pcfi")
+    place: Path = cache / f"charts-{version('vl-convert-python')}.js"
+    with suppress(OSError, UnicodeDecodeError):
+        return place.read_text(encoding="utf-8")
+    bundle = load("vl_convert", "a report", "cli").javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    script = str(bundle).replace("</script", "<\\/script").replace("<!--", "<\\!--")
+    with suppress(OSError, FileError):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_text(script, str(place), force=True)
+    return script

@@ -11,13 +11,13 @@ from pcfi.report.map_chart import draw_map
 from pcfi.report.vega_lite import PERCENT_SCALE, Chart, encode, mark, percent, specification, tooltip
 
 KNOWN, FILLED = "known before", "filled"
-MAX_BARS = 60  # channels with a bar of their own; more become a histogram
+MAX_BARS = 60  # channels with their own bar; more are shown as a histogram
 MAX_TABLE_ROWS = 2000
 HISTOGRAM_BINS = 20
 
 
 def make_charts(facts: Facts) -> list[Chart]:
-    """All charts that the facts allow, in the order of the page: quality first, then details."""
+    """All charts that the facts allow, in the order of the page."""
     charts = (
         draw_map(facts),
         explained_columns(facts),
@@ -84,7 +84,7 @@ def _missing_histogram(channels: Sequence[ChannelFacts], caption: str) -> dict[s
         "x2": {"field": "to"},
         "y": encode("channels:Q", "channels"),
     }
-    return specification(caption, values, mark=mark("bar"), encoding=encoding)  # rounded corners would take the width
+    return specification(caption, values, mark=mark("bar"), encoding=encoding)  # rounded corners would change the width
 
 
 def _hops(facts: Facts) -> Chart | None:
@@ -127,7 +127,7 @@ def _confidence(facts: Facts) -> Chart | None:
         "y": encode("share:Q", "missing cells", **PERCENT_SCALE),
         "tooltip": tooltip(confidence=("at least", ".3g"), share=("of the missing cells", ".1%")),
     }
-    # between two confidences that occur, the share is that of the higher one
+    # between two confidences, the share is that of the higher one
     area = mark("area", interpolate="step-before", line=True, point=True, opacity=0.35)
     rows = tuple((f"{one['confidence']:.3g}", percent(one["share"])) for one in values[1:])
     header = ("confidence of at least", "missing cells")
@@ -156,7 +156,7 @@ def _distributions(facts: Facts) -> Chart | None:
         "color": encode("kind:N", None, sort=[KNOWN, FILLED], legend={"orient": "top"}),
         "tooltip": tooltip(**tips),
     }
-    # a channel without filled cells, or a constant one, would show little
+    # choose a channel with filled cells that is not constant
     shown = [(any(one.filled), sum(count > 0 for count in one.known)) for _, one in histograms]
     chosen = shown.index(max(shown))
     spec = specification(
@@ -209,7 +209,7 @@ def _graph(facts: Facts) -> Chart | None:
         "mark": {"type": "rule", "color": "gray", "opacity": 0.35, "aria": False},
         "encoding": {**position, "x2": {"field": "x2"}, "y2": {"field": "y2"}},
     }
-    # two layers of nodes, since a chart drops nodes without a colour
+    # two layers of nodes, because a chart drops nodes without a colour
     hollow = _node_layer([dot for dot in drawing.dots if dot.confidence is None], position, filled=False)
     filled = _node_layer([dot for dot in drawing.dots if dot.confidence is not None], position, filled=True)
     layers = [layer for layer in (links, hollow, filled) if layer["data"]["values"]]

@@ -13,34 +13,34 @@ from pcfi._typing import Array
 from pcfi.inputs.graphs import Graph
 from pcfi.report.facts import ChannelFacts, Convergence, EvaluationFacts, Facts, GraphFacts, Histogram, HopFacts
 from pcfi.report.graph_drawing import lay_out_graph
-from pcfi.report.insight_facts import suggested_nodes, surprising_cells, telling_cells
+from pcfi.report.insight_facts import notable_cells, suggested_nodes, surprising_cells
 from pcfi.result import Imputation
 from pcfi.stages.hops import Hops
 
 BINS = 24
 MAX_HISTOGRAMS = 40  # for the channels with the most missing cells
-MAX_HOPS = 60  # bars of a chart; the last one sums up the rest
+MAX_HOPS = 60  # bars of a chart; the last one is the sum of the rest
 PACKAGES = ("pcfi", "numpy", "scipy", "numba", "pyarrow", "narwhals")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FilledChannels:
-    """Values of the channels after the imputation, and which of them were missing; one channel at a time.
+    """Filled values and missing masks of the channels, one channel at a time.
 
     Attributes
     ----------
     names : sequence of str
         Names of the channels.
     missing : callable
-        Mask of the missing cells of a channel, by its place among the names.
+        Mask of the missing cells of a channel, by its index in `names`.
     filled : callable
-        Values of a channel likewise, NaN where there is none.
+        Values of a channel, likewise; NaN if there is none.
     node_name : callable
         Name of a node by its row.
     places : sequence of int or None
-        Positions among all channels of the result; None if these are all.
+        Indices of these channels among all channels of the result; None if they are all.
     categories : dict
-        For each column of categories, the mask of missing cells and the position of its first channel.
+        For each categorical column, the mask of missing cells and the position of its first channel.
     """
 
     names: Sequence[str]
@@ -52,7 +52,7 @@ class FilledChannels:
 
     @staticmethod
     def of_arrays(before: Array, after: Array, **others: Any) -> "FilledChannels":
-        """The same from arrays of shape (n_nodes, n_channels), NaN where missing."""
+        """Create it from arrays of shape (n_nodes, n_channels), NaN where missing."""
         return FilledChannels(
             missing=lambda place: np.isnan(before[:, place]), filled=lambda place: after[:, place], **others
         )
@@ -60,7 +60,7 @@ class FilledChannels:
 
 @dataclass(frozen=True)
 class RunDetails:
-    """What a report says about the run besides its result."""
+    """Details of a run for the report, besides the result."""
 
     title: str
     command: str = ""
@@ -99,14 +99,14 @@ def collect_facts(filling: FilledChannels, result: Imputation, graph: Graph, det
         picture=lay_out_graph(graph, _confidence_of_nodes(result, graph.n_nodes), filling.node_name),
         evaluation=details.evaluation,
         columns=tuple(result.columns),
-        explained=telling_cells(result),
+        explained=notable_cells(result),
         surprises=surprising_cells(result),
         suggestions=suggested_nodes(result),
     )
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that influence the result."""
+    """Versions of Python and of the packages that affect the result."""
     installed = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -200,7 +200,7 @@ def _histogram(known: Array, filled: Array) -> Histogram | None:
 
 
 def _parameters(parameters: dict[str, Any], result: Imputation) -> dict[str, Any]:
-    """Parameters that were used; values that JSON has no type for become text."""
+    """Parameters that were used; values that JSON cannot represent become text."""
     used = {**parameters, "method": result.method}
     for name in ("alpha", "beta", "objective"):
         if getattr(result, name, None) is not None:
@@ -210,7 +210,7 @@ def _parameters(parameters: dict[str, Any], result: Imputation) -> dict[str, Any
 
 
 def _confidence_of_nodes(result: Imputation, n_nodes: int) -> Array:
-    """Mean confidence of the missing cells of each node; NaN where none was missing, or there is no confidence."""
+    """Mean confidence of the missing cells of each node; NaN if it has none, or if there is no confidence."""
     total, n_missing = np.zeros(n_nodes), np.zeros(n_nodes)
     hops = result.cells.hops
     if hops is not None and result.alpha is not None:

@@ -1,21 +1,21 @@
-"""Charts of what explains columns, of known values that contradict the others, and of nodes to measure next."""
+"""Charts of explained variance, of known values that contradict the others, and of nodes to measure next."""
 
 import math
 
 from pcfi.report.facts import Facts
 from pcfi.report.vega_lite import Chart, encode, mark, percent, specification, tooltip
 
-MAX_LABELS = 12  # columns that are named in the picture; more would cover each other
+MAX_LABELS = 12  # with more columns, labels would overlap
 
 
 def explained_columns(facts: Facts) -> Chart | None:
-    """Columns by how much the graph alone and the other columns alone explain."""
+    """Variance of each column that the graph alone and the other columns alone explain."""
     reports = [one for one in facts.columns if one.n_missing and math.isfinite(one.r2)]
     if not reports:
         return None
     caption = (
-        "Each point is a column: the part of the variance of its hidden cells that the graph alone explains, and that "
-        "the other columns alone explain. Columns at the lower left are filled close to their mean."
+        "Each point is a column: the share of the variance of its hidden cells that is explained by the graph alone, "
+        "and by the other columns alone. Columns at the lower left are filled close to their mean."
     )
 
     def shown(part: float) -> float:
@@ -52,12 +52,12 @@ def _share(part: float) -> str:
 
 
 def surprises(facts: Facts) -> Chart | None:
-    """Known cells that the others would not have expected."""
+    """Known cells that contradict the others."""
     if not facts.surprises:
         return None
     caption = (
-        "Known values that the other cells would not have expected, by their distance from the expected value in units "
-        "of the error to expect; about 1 is usual. Some may be errors in the data."
+        "Known values that differ most from their prediction from the other cells, in units of the expected error; "
+        "about 1 is normal. Some may be data errors."
     )
     values = [
         {
@@ -71,7 +71,7 @@ def surprises(facts: Facts) -> Chart | None:
     ]
     encoding = {
         "y": encode("cell:N", None, sort={"field": "order"}, axis={"labelLimit": 160}),
-        "x": encode("surprise:Q", "times the error to expect", axis={"tickCount": 5}),
+        "x": encode("surprise:Q", "times the expected error", axis={"tickCount": 5}),
         "tooltip": tooltip(
             cell=("cell", ""), value=("value", ".4g"), expected=("expected", ".4g"), surprise=("surprise", ".1f")
         ),
@@ -87,12 +87,12 @@ def surprises(facts: Facts) -> Chart | None:
 
 
 def suggestions(facts: Facts) -> Chart | None:
-    """What the measurement of further nodes would take off the expected error."""
+    """Reduction of the expected error by measuring further nodes."""
     if not facts.suggestions:
         return None
     caption = (
-        "Part of the total expected squared error that would be left if these nodes were measured, one after the "
-        "other; the table names them."
+        "Share of the total expected squared error that would remain if these nodes were measured, one after the "
+        "other; the table lists them."
     )
     values = [{"measured": 0, "left": 1.0, "node": ""}] + [
         {"measured": place, "left": max(1 - one.total, 0.0), "node": one.node}
@@ -101,9 +101,9 @@ def suggestions(facts: Facts) -> Chart | None:
     encoding = {
         "x": encode("measured:Q", "measured nodes", axis={"tickMinStep": 1, "format": "d"}),
         "y": encode("left:Q", "expected squared error", axis={"format": "%"}, scale={"zero": False}),
-        "tooltip": tooltip(measured=("nodes", "d"), node=("the last one", ""), left=("error left", ".1%")),
+        "tooltip": tooltip(measured=("nodes", "d"), node=("the last one", ""), left=("remaining error", ".1%")),
     }
     spec = specification(caption, values, mark=mark("line", point=True), encoding=encoding)
     rows = tuple((one.node, percent(one.own), percent(one.others), percent(one.total)) for one in facts.suggestions)
-    header = ("node", "taken off at the node", "at other nodes", "in total")
+    header = ("node", "reduction at the node", "at other nodes", "in total")
     return Chart("suggestions", "What to measure next", caption, spec, header, rows)

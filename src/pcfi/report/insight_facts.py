@@ -1,4 +1,4 @@
-"""An imputation -> what a reader asks next: why these values, which known ones look wrong, what to measure."""
+"""An imputation -> explanations of some values, suspicious known values, and nodes to measure next."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ from pcfi.report.facts import ExplainedCell, SuggestedNode, SurprisingCell
 from pcfi.result import Imputation
 
 MAX_SURPRISES, MAX_SUGGESTIONS = 20, 20
-MAX_CELLS = 500_000  # known cells of a larger table are not compared: that would take several times as long as filling
-MAX_NODES = 20_000  # nodes of a larger graph are not compared
-MIN_SURPRISE = 3.0  # times the error to expect: what is shown as a contradiction
+MAX_CELLS = 500_000  # larger tables are not checked, which would take several times as long as filling
+MAX_NODES = 20_000  # for larger graphs no nodes are suggested
+MIN_SURPRISE = 3.0  # times the expected error, to be shown
 
 
-def telling_cells(result: Imputation) -> tuple[ExplainedCell, ...]:
+def notable_cells(result: Imputation) -> tuple[ExplainedCell, ...]:
     """Explanations of the least certain, the farthest and the most unusual filled cell."""
     cells, model, errors = result.cells, result.cells.model, result.cells.standardized_errors
     if cells.hops is None or model is None or errors is None:
@@ -38,7 +38,7 @@ def telling_cells(result: Imputation) -> tuple[ExplainedCell, ...]:
 
 
 def _scores(cells: CellInfo, model: ValueModel, errors: Array, rows: slice) -> dict[str, Array]:
-    """For each reason to explain a cell, how much it holds for the cells of some rows; -inf for those not filled."""
+    """Score of the cells of some rows for each reason to explain a cell; -inf for cells that are not filled."""
     hops = cells.host_hops
     codes = hops.codes[rows][:, hops.patterns]
     filled = hops.is_filled(codes) & model.scale.active
@@ -49,7 +49,7 @@ def _scores(cells: CellInfo, model: ValueModel, errors: Array, rows: slice) -> d
         unusual = np.abs(np.nan_to_num(model.scale.standardized(values), posinf=0.0, neginf=0.0))
     scores = {
         "least certain": errors,
-        "farthest from known values": codes + errors / (1 + errors),  # of several as far, the least certain
+        "farthest from known values": codes + errors / (1 + errors),  # ties go to the least certain
         "farthest from the mean of its column": unusual,
     }
     return {reason: np.where(filled, score, -np.inf) for reason, score in scores.items()}
@@ -69,7 +69,7 @@ def _explained(result: Imputation, row: int, column: int, reason: str) -> Explai
 
 
 def surprising_cells(result: Imputation) -> tuple[SurprisingCell, ...]:
-    """Known cells that contradict the others; none if the table is large or nothing can be said."""
+    """Known cells that contradict the others; none if the table is large or has no value model."""
     if result.cells.model is None or result.cells.hops is None or result.cells.host_values.size > MAX_CELLS:
         return ()
     try:
@@ -80,7 +80,7 @@ def surprising_cells(result: Imputation) -> tuple[SurprisingCell, ...]:
 
 
 def suggested_nodes(result: Imputation) -> tuple[SuggestedNode, ...]:
-    """Nodes to measure next; none if the graph is large or nothing can be said."""
+    """Nodes to measure next; none if the graph is large or there are no suggestions."""
     if not result.n_missing or result.cells.graph.n_nodes > MAX_NODES:
         return ()
     try:

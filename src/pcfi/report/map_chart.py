@@ -17,10 +17,10 @@ def draw_map(facts: Facts) -> Chart | None:
     n_shown = len(found.shapes)
     part = "" if n_shown == found.n_places else f" {n_shown:,} of {found.n_places:,} places are drawn."
     caption = (
-        "Values, with an outline around places that were filled; or how wide the 90 % intervals of the filled places "
-        f"are, with known places in grey.{part}"
+        "Values, with an outline around filled places; or widths of the 90 % intervals of filled places, with known "
+        f"places in grey.{part}"
     )
-    # a layer for each role, since a chart drops shapes without a colour
+    # one layer per role, because a chart drops shapes without a colour
     layers = [
         {"mark": _shape(fill="gray", fillOpacity=0.15, stroke="gray", strokeOpacity=0.4, strokeWidth=0.5)},
         {"transform": [{"filter": "isValid(datum.value)"}], "mark": _shape(strokeWidth=0), "encoding": _colors()},
@@ -44,7 +44,7 @@ def draw_map(facts: Facts) -> Chart | None:
         ],
         layer=layers,
         config={"view": {"stroke": None}},
-        usermeta={"aspect": _aspect(found)},  # the page makes the map lower where it is narrow
+        usermeta={"aspect": _aspect(found)},  # the page reduces the height of the map on narrow screens
     )
     choices = tuple(text for name in found.columns for text in (name, f"{name}: width of the interval"))
     return Chart("map", "Map", caption, spec, choices=choices, wide=True)

@@ -1,6 +1,6 @@
 """Geometry and an imputation -> `MapFacts`: simplified shapes on a grid, with the values and interval widths of each.
 
-Coordinates are whole numbers between 0 and `GRID`, and shapes are simplified to one unit, which is less than a pixel.
+Coordinates are integers between 0 and `GRID`, and shapes are simplified to one unit, which is less than a pixel.
 """
 
 from dataclasses import replace
@@ -15,12 +15,12 @@ from pcfi.report.imputation_facts import FilledChannels
 from pcfi.result import Imputation
 
 GRID = 1500
-MAX_SHAPES = 4000  # more would make the page slow; filled ones are drawn first
+MAX_SHAPES = 4000  # more would make the page slow; filled places are preferred
 MAX_MAPS = 12  # columns that can be chosen, those with the most missing cells
 LEVEL = 0.9
 
 
-def collect_map(frame: Any, filling: FilledChannels, result: Imputation, *, seed: int = 0) -> MapFacts | None:
+def collect_map(frame: Any, filling: FilledChannels, result: Imputation) -> MapFacts | None:
     """Facts for the map of a GeoDataFrame; None if nothing was missing."""
     n_missing = np.array([int(filling.missing(place).sum()) for place in range(len(filling.names))])
     columns = np.argsort(-n_missing, kind="stable")[:MAX_MAPS]
@@ -28,7 +28,7 @@ def collect_map(frame: Any, filling: FilledChannels, result: Imputation, *, seed
     if not len(columns):
         return None
     missing = np.stack([filling.missing(column) for column in columns], axis=1)
-    rows = _sample(np.asarray(missing.any(axis=1)), seed)
+    rows = _sample(np.asarray(missing.any(axis=1)))
     values = np.stack([filling.filled(column)[rows] for column in columns], axis=1)
     widths, n_places, missing = _widths(filling, result, columns, rows), len(missing), missing[rows]
     return MapFacts(
@@ -54,10 +54,10 @@ def _number(value: float) -> float | None:
     return float(f"{value:.5g}") if np.isfinite(value) else None
 
 
-def _sample(has_filled: Array, seed: int) -> Array:
+def _sample(has_filled: Array) -> Array:
     if len(has_filled) <= MAX_SHAPES:
         return np.arange(len(has_filled))
-    order = np.random.default_rng(seed).permutation(len(has_filled))
+    order = np.random.default_rng(0).permutation(len(has_filled))
     filled_first = order[np.argsort(~has_filled[order], kind="stable")]
     return np.sort(filled_first[:MAX_SHAPES])
 
@@ -69,12 +69,12 @@ def _widths(filling: FilledChannels, result: Imputation, columns: Array, rows: A
         return np.full((len(rows), len(columns)), np.nan)
     hops = replace(cells.host_hops, codes=cells.host_hops.codes[rows])
     values, channels = cells.host_values[rows], np.asarray(filling.places)[columns]
-    low, high = cells.model.intervals(values, hops, cells.model.half_widths(errors[rows], hops, LEVEL))
+    low, high = cells.model.intervals(values, hops, errors[rows], LEVEL, np.float64)
     return np.asarray((high - low)[:, channels])
 
 
 def _on_grid(frame: Any) -> Array:
-    """Shapes with coordinates from 0 to `GRID`, y downwards; degrees of longitude are shortened by the latitude."""
+    """Shapes with coordinates from 0 to `GRID`, y downwards; longitudes are scaled by the cosine of the latitude."""
     shapely = load("shapely", "a map", "geo")
     geometry = np.array([_without_collection(one) for one in frame.geometry.values], dtype=object)
     low_x, low_y, high_x, high_y = frame.total_bounds
@@ -89,7 +89,7 @@ def _on_grid(frame: Any) -> Array:
 
 
 def _without_collection(geometry: Any) -> Any:
-    """The areas of a geometry collection, as repairs of polygons leave them; its centroid if it has none."""
+    """The areas of a geometry collection (from repaired polygons); its centroid if it has none."""
     shapely = load("shapely", "a map", "geo")
     if geometry.geom_type != "GeometryCollection":
         return geometry
@@ -106,7 +106,7 @@ def _simplified(shapes: Array) -> list[dict[str, Any]]:
 
 
 def _with_integers(geometry: dict[str, Any]) -> dict[str, Any]:
-    """GeoJSON geometry with integer coordinates, which are shorter in the page."""
+    """GeoJSON geometry with integer coordinates, which make the page smaller."""
 
     def integers(part: Any) -> Any:
         return [integers(one) for one in part] if isinstance(part, list) else int(part)

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from typing import Any
 
 TYPES = {"Q": "quantitative", "N": "nominal", "O": "ordinal"}
-DASHED = {"strokeDash": [4, 4], "color": "gray", "aria": False}  # a line to compare with
+DASHED = {"strokeDash": [4, 4], "color": "gray", "aria": False}  # reference line
 PERCENT_SCALE = {"axis": {"format": "%"}, "scale": {"domain": [0, 1]}}
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart, with a caption and a table that say the same without a picture.
+    """A chart, with a caption and a table of the same data.
 
     Attributes
     ----------
@@ -24,7 +24,7 @@ class Chart:
     choices : tuple of str
         Values of the parameter `choice`, which the reader selects.
     chosen : int
-        Position of the first choice to show.
+        Index of the initial choice.
     wide : bool
         Whether the chart takes the full width of the page.
     """
@@ -41,7 +41,7 @@ class Chart:
 
 
 def specification(caption: str, values: Any, height: int = 260, **content: Any) -> dict[str, Any]:
-    """A specification: its `content` is a mark with its encoding, or layers that draw the same values by default."""
+    """A specification; `content` is a mark with its encoding, or layers, which use `values` by default."""
     return {
         "description": caption,
         "width": "container",

@@ -1,4 +1,4 @@
-"""Tensors on any device: the stages by torch operations, on the device."""
+"""The stages for tensors on any device, by torch operations."""
 
 from typing import Any
 
@@ -21,11 +21,11 @@ from pcfi.stages.neighbor_mean import refuse_non_finite
 class TorchBackend:
     """See `pcfi.backends.Backend`; what is an array there is a tensor here.
 
-    Sums are in float64, or in float32 on devices that have nothing wider.
+    Sums are in float64, or in float32 on devices without float64.
     """
 
     def start(self, problem: Problem, fill: Array) -> Any:
-        """Known values where they are known."""
+        """Known values, and `fill` elsewhere."""
         values: Tensor = problem.values
         filling = torch.as_tensor(fill).to(values.dtype).to(values.device)
         return torch.where(tensors.known_cells(values, problem.mask), values, filling)
@@ -48,7 +48,7 @@ class TorchBackend:
             propagate(diffusion, parameters, out)
 
     def fill_from_neighbors(self, problem: Problem, out: Any) -> None:
-        """Sums over the known neighbours, some columns at a time."""
+        """Sums over the known neighbours, in blocks of columns."""
         values: Tensor = problem.values
         wide = tensors.wide_dtype(values.device)
         links = Adjacency.of(problem.graph, problem.graph.weights, values.device, wide)
@@ -73,12 +73,12 @@ class TorchBackend:
         out.copy_(torch.where(hops.is_reachable(codes), out, filling))
 
     def channel_means(self, out: Any) -> Array:
-        """In the widest numbers of the device."""
+        """In the widest float of the device."""
         means = out.to(tensors.wide_dtype(out.device)).nanmean(dim=0)
         return tensors.to_array(means, "means").astype("float64")
 
     def channel_ranges(self, out: Any) -> tuple[Array, Array]:
-        """A channel of NaN has none: infinity, and minus infinity."""
+        """For a channel of NaN: infinity, and minus infinity."""
         missing, infinity = out.isnan(), float("inf")
         ends = out.masked_fill(missing, infinity).amin(dim=0), out.masked_fill(missing, -infinity).amax(dim=0)
         least, most = (tensors.to_array(end, "ranges").astype("float64") for end in ends)

@@ -14,7 +14,7 @@ from pcfi.inputs.graphs import Graph
 class Adjacency:
     """A sparse N x N matrix, `a @ block`; row i holds what flows into node i.
 
-    A compressed sparse matrix where the device can multiply one, else sums over a list of edges.
+    Uses a compressed sparse matrix if the device supports it, otherwise sums over a list of edges.
     """
 
     def __init__(self, indptr: Tensor, indices: Tensor, weights: Tensor) -> None:
@@ -55,7 +55,7 @@ def _compressed(indptr: Tensor, indices: Tensor, weights: Tensor) -> Tensor | No
     size = (len(indptr) - 1, len(indptr) - 1)
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Sparse CSR")  # torch calls this layout a beta
+            warnings.filterwarnings("ignore", message="Sparse CSR")  # torch warns that this layout is a beta feature
             matrix = torch.sparse_csr_tensor(indptr, indices, weights, size=size, check_invariants=False)
             matrix @ torch.zeros((size[0], 1), dtype=weights.dtype, device=weights.device)
     except (RuntimeError, NotImplementedError):

@@ -37,7 +37,7 @@ def propagate(diffusion: Diffusion, parameters: PropagationParameters, out: Tens
 
 
 class _Stage:
-    """The features being refined, and what every block of rows needs to know."""
+    """The features being refined, and the data that every block of rows needs."""
 
     def __init__(self, diffusion: Diffusion, parameters: PropagationParameters, out: Tensor) -> None:
         chosen, hops = diffusion.varying, diffusion.hops
@@ -67,7 +67,7 @@ class _Stage:
         return (total * self.units / counts.clamp(min=1)).to(self._out.dtype), counts
 
     def matrix(self, scatter: Tensor, counts: Tensor, dtype: "np.dtype[np.floating]") -> Tensor:
-        """The propagation matrix: channels x channels numbers, worked out on the CPU."""
+        """The propagation matrix (channels x channels), computed on the CPU."""
         units = tensors.to_array(self.units / counts.clamp(min=1).sqrt(), "units")
         matrix = propagation_matrix(tensors.to_array(scatter, "scatter"), units, self._parameters, dtype)
         return self._move(matrix).to(self._out.dtype)

@@ -1,7 +1,7 @@
 """Stage 1 on a device: blocks of columns, each in the unit of its channel; see `pcfi.stages.diffusion` for the algebra.
 
-A pattern with few sources and many channels diffuses the identity on its sources first. Fixed steps are then done; a
-steady state starts from the product, which leaves little or nothing to settle.
+For a pattern with few sources and many channels, the identity on the sources is diffused first. With fixed steps the
+product with the known values is the result; a steady state uses it as initial guess.
 """
 
 from dataclasses import replace
@@ -34,12 +34,12 @@ def diffuse(diffusion: Diffusion, out: Tensor) -> DiffusionOutcome:
 
 
 def _method(diffusion: Diffusion) -> tuple[Method, bool]:
-    """The graph and the scale on the device, and whether the scale may vanish."""
+    """The graph and the scale on the device, and whether the scale may underflow."""
     graph, scale = diffusion.problem.graph, diffusion.weights
     weights, degree = graph.weights, scale.degree
     heaviest = 1.0
     if weights is not None and len(weights) and diffusion.settles:
-        heaviest = float(weights.max())  # the unit of the weights does not matter to a steady state
+        heaviest = float(weights.max())  # a steady state does not depend on the unit of the weights
         weights = weights / heaviest
         degree = None if degree is None else degree / heaviest
 
@@ -60,7 +60,7 @@ def _method(diffusion: Diffusion) -> tuple[Method, bool]:
 
 
 def _blocks(diffusion: Diffusion, vanishes: bool) -> list[Array]:
-    """Channels that are solved together: of one pattern where that is needed or pays, else as they come."""
+    """Channels that are solved together: of one pattern if necessary or faster, else in their order."""
     active = diffusion.active
     patterns = diffusion.hops.patterns[active]
     n_channels = np.bincount(patterns, minlength=len(diffusion.problem.channels.representatives))
@@ -99,7 +99,7 @@ def _expand(codes: Tensor, position: Array) -> Tensor:
 
 
 def _run(diffusion: Diffusion, system: System, x: Tensor, rtol: float | None = None) -> tuple[Tensor, DiffusionOutcome]:
-    """Diffuse a block that holds its known cells, and 0 elsewhere."""
+    """Diffuse a block with its known cells, and 0 elsewhere."""
     if isinstance(diffusion.solver, FixedSteps):
         for _ in range(diffusion.solver.steps):
             x = system.step(x, diffusion.self_weight)
@@ -111,7 +111,7 @@ def _run(diffusion: Diffusion, system: System, x: Tensor, rtol: float | None = N
 
 
 def _finish(diffusion: Diffusion, system: System, x: Tensor, steps: int) -> tuple[Tensor, DiffusionOutcome]:
-    """Measure what one further step would move, and settle what has not."""
+    """Measure the change of one further step, and continue if it has not settled."""
     if isinstance(diffusion.solver, UntilSettled):
         x, more, residual = settle(system, x, diffusion.solver.rtol, max(0, diffusion.solver.max_steps - steps))
         return x, DiffusionOutcome(steps + more, residual)
@@ -129,7 +129,7 @@ def _through_sources(diffusion: Diffusion, system: System, x: Tensor) -> tuple[T
 
 
 class _Unit:
-    """Channels in units of their spread, less a shift where the diffusion allows it: in and out of a block."""
+    """Conversion between channels and a block: units of the spread, minus a shift if the diffusion allows it."""
 
     def __init__(self, diffusion: Diffusion, chosen: Array, out: Tensor) -> None:
         self._diffusion, self._out = diffusion, out

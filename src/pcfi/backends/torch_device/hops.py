@@ -1,4 +1,4 @@
-"""Hops on a device: from the sources of many patterns at once, a level at a time, by products with their frontier."""
+"""Hops on a device: breadth-first search from the sources of many patterns at once, by matrix products."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from pcfi.stages.hops import Hops
 
 
 class DeviceHops(Hops):
-    """Hops whose codes are a tensor, as are the tables made from them."""
+    """Hops whose codes, and tables derived from them, are tensors."""
 
     def look_up(self, table: Array) -> Any:
         """See `Hops.look_up`."""

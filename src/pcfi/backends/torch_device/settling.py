@@ -1,8 +1,8 @@
-"""The steady state of a block of columns: conjugate gradients, then sweeps from near to far where they get stuck.
+"""The steady state of a block of columns: conjugate gradients, then sweeps from near to far if they stagnate.
 
 As in the compiled kernels (`_kernels/settling.py`, `_kernels/sweeping.py`), a column stops when the largest |x - Px|
-over its free cells is small enough, whatever the norm of conjugate gradients says. A sweep takes all cells of one
-number of hops at a time.
+over its free cells is small enough, regardless of the norm of conjugate gradients. A sweep updates all cells with the
+same number of hops at once.
 """
 
 import torch
@@ -12,7 +12,7 @@ from pcfi.backends.torch_device.systems import System
 
 
 def start_near_to_far(system: System, x: Tensor) -> Tensor:
-    """Each free cell takes the weighted mean of its neighbours that are one hop nearer."""
+    """Set each free cell to the weighted mean of its neighbours that are one hop nearer."""
     for level in range(1, system.deepest + 1):
         nearer = system.hops < level
         weight = system.flow(nearer.to(x.dtype))
@@ -40,7 +40,7 @@ def _moves(system: System, x: Tensor) -> Tensor:
 def _by_conjugate_gradients(
     system: System, x: Tensor, largest: Tensor, rtol: float, max_steps: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Runs of conjugate gradients, as long as each at least halves what a fresh look finds."""
+    """Restart conjugate gradients as long as each run at least halves the recomputed residual."""
     steps = torch.zeros(x.shape[1], dtype=torch.int64, device=x.device)
     before = torch.full_like(largest, torch.inf)
     while bool(((largest > rtol) & (steps < max_steps) & (largest < before / 2)).any()):
@@ -53,7 +53,7 @@ def _by_conjugate_gradients(
 
 
 def _descend(system: System, x: Tensor, rtol: float, max_steps: int, steps: Tensor) -> Tensor:
-    """One run; a column rests when its moves are small or its norm is down to rounding. Counts in `steps`."""
+    """One run; a column stops when its residual is small or its norm is at rounding level. Counts in `steps`."""
     residual = _moves(system, x)
     direction = residual
     norm = system.inner(residual, residual)
@@ -77,7 +77,7 @@ def _descend(system: System, x: Tensor, rtol: float, max_steps: int, steps: Tens
 def _by_sweeps(
     system: System, x: Tensor, largest: Tensor, steps: Tensor, rtol: float, max_steps: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Each free cell becomes the mean of its neighbours, near cells before far ones, until no column moves."""
+    """Set each free cell to the mean of its neighbours, near cells before far ones, until all columns settle."""
     levels = range(1, system.deepest + 1)
     while True:
         unfinished = ~(largest <= rtol) & (steps < max_steps)

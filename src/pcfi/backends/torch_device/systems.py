@@ -4,8 +4,8 @@ With scale the method's weight of a cell (see `pcfi.stages.diffusion`) and a the
 
     (P x)_i = sum_j a_ij (scale_j / scale_i) x_j / d_i        at the free cells, x_i elsewhere
 
-`flow` computes the sum. Two ways lead there: scaled columns of any patterns at once, A (scale o x) / scale; or, where
-the scale would underflow, a matrix of the ratios for one pattern.
+`flow` computes the sum, in one of two ways: with scaled columns of any patterns at once, A (scale o x) / scale; or, if
+the scale would underflow, with a matrix of the ratios for one pattern.
 """
 
 from collections.abc import Callable
@@ -22,12 +22,12 @@ from pcfi.inputs.tensors import wide_dtype
 
 @dataclass(frozen=True, eq=False)
 class System:
-    """The diffusion on a block of columns; tensors of one column serve all columns of a block with one pattern.
+    """The diffusion on a block of columns; for a single pattern, tensors have one column for the whole block.
 
     Attributes
     ----------
     flow : callable
-        sum_j a_ij (scale_j / scale_i) x_j, times `unit`; of no meaning outside the free cells.
+        sum_j a_ij (scale_j / scale_i) x_j, times `unit`; undefined outside the free cells.
     diagonal : Tensor
         d times `unit`, 1 outside the free cells.
     hops : Tensor of int
@@ -37,7 +37,7 @@ class System:
     symmetric : bool
         Whether conjugate gradients may be used: an undirected graph, and no scale that underflows.
     unit : float
-        A factor that keeps `flow` within the numbers.
+        A factor that keeps `flow` from overflowing.
     """
 
     flow: Callable[[Tensor], Tensor]
@@ -71,7 +71,7 @@ class System:
 
 @dataclass(frozen=True, eq=False)
 class Method:
-    """What a method's systems have in common: the graph and the scale, on the device."""
+    """The graph and the scale on the device, shared by all systems of a method."""
 
     links: Adjacency
     by_hops: Tensor
@@ -95,7 +95,7 @@ class Method:
         """Columns of one pattern, whose hops are one column."""
         reachable = hops < len(self.by_hops) - 1
         row, column = self.links.rows, self.links.indices.long()
-        gap = (hops[column] - hops[row] + 1).ravel()  # of neighbours: at least 0, so that no ratio is beyond 1
+        gap = (hops[column] - hops[row] + 1).ravel()  # at least 0 for neighbours, so that no ratio exceeds 1
         ratio = torch.where(gap == 0, 1, torch.exp(np.log(self.alpha) * gap.to(self.by_node.dtype)))
         weights = self.links.weights * ratio * (self.by_node[column] / self.by_node[row]).ravel()
         both = (reachable[column] & reachable[row]).ravel()

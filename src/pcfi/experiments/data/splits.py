@@ -10,6 +10,7 @@ from pcfi.experiments.data.dataset import Dataset
 
 N_DEVELOPMENT = 1500
 N_TRAIN_PER_CLASS = 20
+N_FLAGS = 1 << 22  # 4 MB, so that they stay in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +58,8 @@ def split_edges(dataset: Dataset, rng: np.random.Generator) -> EdgeSplit:
     edges = dataset.edges[:, dataset.edges[0] < dataset.edges[1]]
     edges = edges[:, rng.permutation(edges.shape[1])]
     n_validation, n_test = int(0.05 * edges.shape[1]), int(0.1 * edges.shape[1])
-    numbers = np.sort(pair_numbers(edges, dataset.n_nodes))
-    negative = sample_negative(numbers, n_validation + n_test, dataset.n_nodes, rng)
+    linked = LinkedPairs(pair_numbers(edges, dataset.n_nodes))
+    negative = sample_negative(linked, n_validation + n_test, dataset.n_nodes, rng)
     parts = np.split(edges, [n_validation, n_validation + n_test], axis=1)
     return EdgeSplit(parts[2], parts[0], negative[:, :n_validation], parts[1], negative[:, n_validation:])
 
@@ -68,14 +69,30 @@ def pair_numbers(pairs: Array, n_nodes: int) -> Array:
     return np.asarray(pairs.min(axis=0) * n_nodes + pairs.max(axis=0), dtype=np.int64)
 
 
-def sample_negative(edges: Array, count: int, n_nodes: int, rng: np.random.Generator) -> Array:
-    """Draw `count` random pairs of different nodes whose numbers are not in `edges` (sorted), as a (2, count) array."""
+class LinkedPairs:
+    """The numbers of linked pairs, as a set that many numbers are looked up in at once."""
+
+    def __init__(self, numbers: Array) -> None:
+        self._sorted = np.sort(numbers)
+        self._flags = np.zeros(N_FLAGS, dtype=np.bool_)
+        self._flags[numbers % N_FLAGS] = True
+
+    def contains(self, numbers: Array) -> Array:
+        """Whether each number is that of a linked pair; most others are told apart by their flag alone."""
+        linked = self._flags[numbers % N_FLAGS]
+        candidates = np.flatnonzero(linked)
+        numbers = numbers[candidates]
+        places = np.minimum(np.searchsorted(self._sorted, numbers), len(self._sorted) - 1)
+        linked[candidates] = self._sorted[places] == numbers
+        return np.asarray(linked)
+
+
+def sample_negative(linked: LinkedPairs, count: int, n_nodes: int, rng: np.random.Generator) -> Array:
+    """Draw `count` random pairs of different nodes that are not linked, as a (2, count) array."""
     sampled = np.empty((2, 0), np.int64)
     while sampled.shape[1] < count:
         n_left = count - sampled.shape[1]
         pairs = rng.integers(0, n_nodes, size=(2, n_left + n_left // 8 + 8))
-        numbers = pair_numbers(pairs, n_nodes)
-        position = np.minimum(np.searchsorted(edges, numbers), len(edges) - 1)
-        free = (pairs[0] != pairs[1]) & (edges[position] != numbers)
+        free = (pairs[0] != pairs[1]) & ~linked.contains(pair_numbers(pairs, n_nodes))
         sampled = np.concatenate([sampled, pairs[:, free][:, :n_left]], axis=1)
     return sampled

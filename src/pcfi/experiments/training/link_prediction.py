@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from pcfi._typing import Array
-from pcfi.experiments.data.splits import EdgeSplit, pair_numbers, sample_negative
+from pcfi.experiments.data.splits import EdgeSplit, LinkedPairs, pair_numbers, sample_negative
 from pcfi.experiments.training.networks import GCN, ByteDropout, ReceptiveField, adam
 from pcfi.experiments.training.system_output import SystemOutput
 
@@ -19,7 +19,7 @@ def train_link_predictor(
     start = time.perf_counter()
     n_nodes = adjacency.shape[0]
     field = ReceptiveField(adjacency, np.arange(n_nodes), len(network.convolutions))
-    linked = np.sort(pair_numbers(split.train, n_nodes))
+    linked = LinkedPairs(pair_numbers(split.train, n_nodes))
     positive = torch.tensor(split.train)
     n_negative = parameters["negatives"] * positive.shape[1]
     optimizer, dropout = adam(network, parameters), ByteDropout(parameters["dropout"], rng)

@@ -17,7 +17,7 @@ from pcfi._kernels.vectors import ROW_BYTES
 from pcfi._typing import Array
 from pcfi.files.atomic_output import atomic_output
 from pcfi.outofcore import file_names
-from pcfi.outofcore.interval_tasks import neighbour_parts, spread_groups
+from pcfi.outofcore.interval_tasks import neighbour_part, spread_groups
 from pcfi.outofcore.partitioned.blocks import Blocks, OpenBlock, PartSystem, Pieces, close_block, copied, open_block
 from pcfi.outofcore.partitioned.layout import Partition, PartitionLayout, graph_of, open_partition
 from pcfi.outofcore.run import OutOfCoreRun, patterns_at_a_time
@@ -163,8 +163,7 @@ def spread_part(partition: Partition, where: Where, index: int) -> None:
     run.check_owner()
     name = file_names.filled_part(file_names.spread(index), partition.number)
     with atomic_output(run.folder.path / name) as file:
-        for _, part in neighbour_parts(run, index, graph_of(run, partition), partition.nodes):
-            file.write(part.data)
+        file.write(neighbour_part(run, index, graph_of(run, partition), partition.nodes).data)
 
 
 # ranges of rows
