@@ -1,8 +1,9 @@
-"""Larger than memory: three questions. `python benchmarks/scale.py [edges|budget|workers]`, all of them by default.
+"""Larger than memory: four questions. `python benchmarks/scale.py [edges|budget|workers|draws]`, by default all.
 
 edges     How fast does an edge file become a mapped graph, and in how much memory?
 budget    What does the default call (tuned values, intervals) cost within a budget of memory, against `pcfi.impute`?
 workers   How much faster are two single-threaded workers than one?
+draws     What do draws cost beside it, within the same budget?
 
 Files of some GB are made in a folder of the system's temporary directory and kept for the next time. To try it,
 PCFI_SCALE_SIZE=0.1 makes the problems of "edges" and "budget" a tenth as large, and writes no result.
@@ -174,7 +175,7 @@ def measure_in_memory() -> dict:
     return {"seconds": time.perf_counter() - begin, "peak": watch.peak, "steps": filled.steps}
 
 
-def measure_streaming() -> dict:
+def measure_streaming(draws: int = 0) -> dict:
     from pcfi.scale import impute
 
     features, graph = problem(*BUDGET_PROBLEM)
@@ -187,6 +188,7 @@ def measure_streaming() -> dict:
         graph,
         FOLDER / "streamed.npy",
         intervals=FOLDER / "streamed.parquet",
+        draws=draws,
         memory=BUDGET,
         overwrite=True,
     )
@@ -230,6 +232,29 @@ def budget() -> dict:
         **largest_differences(),
         "seconds by stage": streaming["stages"],
         "bar": "ratio at most 1.6, never above budget",
+    }
+
+
+# draws
+
+N_DRAWS = 2
+
+
+def draws() -> dict:
+    problem(*BUDGET_PROBLEM)
+    n_nodes, n_edges, n_channels = BUDGET_PROBLEM
+    drawn = alone("draws")
+    return {
+        "nodes": n_nodes,
+        "edges": n_edges,
+        "channels": n_channels,
+        "patterns": n_channels,
+        "draws": N_DRAWS,
+        "budget, MB": BUDGET / 1e6,
+        "private memory, MB": drawn["peak"] / 1e6,
+        "seconds": drawn["seconds"],
+        "seconds by stage": drawn["stages"],
+        "bar": "never above budget",
     }
 
 
@@ -317,6 +342,7 @@ def workers() -> dict:
 
 
 MEASURES = {
+    "draws": lambda: measure_streaming(N_DRAWS),
     "edges": measure_edges,
     "in_memory": measure_in_memory,
     "streaming": measure_streaming,
@@ -324,7 +350,7 @@ MEASURES = {
     "1_workers": lambda: timed_cluster(1),
     "2_workers": lambda: timed_cluster(2),
 }
-QUESTIONS = {"edges": lambda: alone("edges"), "budget": budget, "workers": workers}
+QUESTIONS = {"edges": lambda: alone("edges"), "budget": budget, "workers": workers, "draws": draws}
 
 
 def main() -> None:

@@ -46,6 +46,7 @@ QUESTIONS = {
     "scale_edges": "Larger than memory: how fast is building a mapped graph from an edge file?",
     "scale_budget": "Larger than memory: time within a budget of memory, and is the budget kept?",
     "scale_workers": "Larger than memory: how much faster are two single-threaded workers than one?",
+    "scale_draws": "Larger than memory: what do draws cost, with one pattern of missing cells per channel?",
     "scale_cost": "Larger than memory: how accurate are the estimates on sizes that they were not fitted to?",
     "partitioned": "A graph divided among four workers: bytes sent, by the cost model and measured; time and memory",
     "partitioned_model": "The cost model for OGBN-papers100M: diffusion with a graph in each worker, and divided",

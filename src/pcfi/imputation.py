@@ -209,7 +209,9 @@ def _report(problem: Problem, resolved: Resolved, filled: Filled) -> tuple[Imput
         tuning = replace(tuning, columns=tuning.columns.with_unreachable(of_columns.tolist()))
     notices = usual_warnings(problem, settings, status, converged=converged, n_unreachable=n_unreachable)
     notices += tuning_warnings(tuning) if problem.n_missing else []
-    notices += _scale_warnings(problem, settings, filled) + _graph_warnings(resolved, problem)
+    if mixes_units(problem, settings):
+        notices += scale_warnings(problem, settings, *backend_for(problem).channel_ranges(filled.values))
+    notices += _graph_warnings(resolved, problem)
     is_pcfi = settings.method == "pcfi"
     result = Imputation(
         values=problem.wrap_values(filled.values),
@@ -254,7 +256,11 @@ def _graph_warnings(resolved: Resolved, problem: Problem) -> list[PcfiWarning]:
     """A warning if the graph was probably built from the features."""
     if resolved.model is None or not problem.n_missing or problem.build_graph is not None:
         return []
-    share = share_of_similar_rows(on_host(problem))
+    return similar_rows_warnings(share_of_similar_rows(on_host(problem)))
+
+
+def similar_rows_warnings(share: float) -> list[PcfiWarning]:
+    """A warning if so large a share of the neighbours are similar rows that the graph was made from the features."""
     if not share > MIN_SHARE:
         return []
     text = (
@@ -327,17 +333,32 @@ def _times(ratio: float) -> str:
     return f"{ratio:.0f}" if ratio < 1e6 else f"{ratio:.1g}"
 
 
-def _scale_warnings(problem: Problem, settings: Settings, filled: Filled) -> list[PcfiWarning]:
-    """A warning if stage 2 without `standardize` gave extreme values because channels have different scales."""
-    is_paper = settings.objective == "representation"
-    mixes_units = is_paper and propagation_of(settings) is not None and not settings.standardize
+def _known_sizes(problem: Problem) -> Array:
+    """The largest known value of each channel; 0 if it is known too seldom to tell."""
     channels = problem.channels
     size = np.fmax(np.abs(channels.high), np.abs(channels.low)).astype(np.float64)
     size[channels.n_known < MIN_KNOWN_FOR_SCALE] = 0
+    return size
+
+
+def mixes_units(problem: Problem, settings: Settings) -> bool:
+    """Whether stage 2 goes on between channels of very different sizes, without `standardize`."""
+    is_paper = settings.objective == "representation"
+    size = _known_sizes(problem)
     varied = size[size > 0]
-    if not mixes_units or problem.n_missing == 0 or len(varied) < 2 or varied.max() < MIN_SCALE_RATIO * varied.min():
-        return []
-    least, most = backend_for(problem).channel_ranges(filled.values)
+    differ = len(varied) > 1 and bool(varied.max() >= MIN_SCALE_RATIO * varied.min())
+    return (
+        is_paper
+        and differ
+        and problem.n_missing > 0
+        and propagation_of(settings) is not None
+        and not settings.standardize
+    )
+
+
+def scale_warnings(problem: Problem, settings: Settings, least: Array, most: Array) -> list[PcfiWarning]:
+    """A warning if that moved values far away, given the least and the greatest of each channel."""
+    channels, size = problem.channels, _known_sizes(problem)
     beyond = np.fmax(most - channels.high, channels.low - least)
     times = np.divide(beyond, size, out=np.zeros_like(size), where=size > 0)
     worst = int(np.argmax(times))

@@ -166,6 +166,74 @@ def test_a_budget_changes_no_output(files, tmp_path, case):
     assert_same(*found)
 
 
+DRAWS = {
+    "text": ("nodes.csv", "o.csv", ["--round", *WIDE]),
+    "semicolons and commas": ("german.csv", "o.csv.gz", WIDE),
+    "categories": ("nodes.parquet", "o.parquet", ["--categorical", "city", *WIDE]),
+    "feather out": ("nodes.csv", "o.feather", ["--categorical", "city", *WIDE]),
+    "arrays": ("nodes.npy", "o.npy", []),
+    "confidence columns": ("nodes.parquet", "o.csv", ["--confidence-columns", *WIDE]),
+}
+
+
+@pytest.mark.parametrize("case", DRAWS)
+def test_a_budget_changes_no_draw(files, tmp_path, case):
+    source, target, options = DRAWS[case]
+    edges = files / ("edges.npy" if source.endswith(".npy") else "edges.csv")
+    found, (stem, _, suffix) = [], target.partition(".")
+    drawn = [f"{stem}.draw{number}.{suffix}" for number in (1, 2)]
+    for way, budget in (("memory", []), ("disk", BUDGET)):
+        folder = tmp_path / way
+        folder.mkdir()
+        output = ["-o", folder / target, "--draws", 2, "--seed", 7]
+        done = invoke("impute", files / source, edges, *output, *options, *budget)
+        assert {path.name for path in folder.iterdir()} == {target, *drawn}
+        assert f"Wrote {folder / drawn[1]}" in done.stdout
+        found.append([read(folder / name) for name in drawn])
+    assert found[0][0] != found[0][1]
+    for left, right in zip(*found, strict=True):
+        assert_same(left, right)
+
+
+def test_a_budget_changes_no_warning(tmp_path):
+    from sklearn.datasets import load_wine
+    from sklearn.neighbors import kneighbors_graph
+
+    values, rng = load_wine().data, np.random.default_rng(0)
+    near = kneighbors_graph((values - values.mean(axis=0)) / values.std(axis=0), 6).tocoo()
+    columns = {
+        f"c{k}": pa.array(column, mask=rng.random(len(values)) < 0.05, from_pandas=True)
+        for k, column in enumerate(values.T)
+    }
+    columns |= {"zip_code": 10_000 + rng.permutation(len(values)), "price": [f"${k},500" for k in range(len(values))]}
+    csv.write_csv(pa.table(columns), tmp_path / "n.csv")
+    csv.write_csv(pa.table({"source": near.row, "target": near.col}), tmp_path / "e.csv")
+    found = []
+    for budget in ([], BUDGET):
+        done = invoke("impute", tmp_path / "n.csv", tmp_path / "e.csv", "-o", tmp_path / f"{len(budget)}.csv", *budget)
+        found.append([line for line in done.stderr.splitlines() if "warning" in line])
+    assert found[0] == found[1]
+    for words in ("'price' is not filled", "'zip_code' holds whole numbers", "beyond chance"):
+        assert any(words in line for line in found[0])
+
+
+@pytest.mark.parametrize("budget", [[], BUDGET])
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--method", "fp"], "--draws: the method fp has none; pcfi has"),
+        (["--unreachable", "zero"], "--draws belong to --objective values and --unreachable mean"),
+        (["--draws", "-1"], "--draws must be a whole number of at least 0, got -1"),
+    ],
+)
+def test_draws_that_cannot_be_made_are_refused_before_work(files, tmp_path, budget, options, words):
+    command = ["impute", files / "nodes.csv", files / "edges.csv", "-o", tmp_path / "o.csv", "--draws", 2]
+    done = CliRunner().invoke(app, list(map(str, [*command, *options, *budget])))
+    assert done.exit_code == 2
+    assert words in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "feather", "parquet"])
 @pytest.mark.parametrize("source", ["nodes.csv", "nodes.parquet"])
 def test_a_budget_changes_no_further_table(files, tmp_path, source, suffix):

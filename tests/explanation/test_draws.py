@@ -6,7 +6,7 @@ import pytest
 
 import pcfi
 from pcfi.explanation.draws import Drawing
-from pcfi.explanation.error_fields import ErrorField
+from pcfi.explanation.error_fields import FieldSampler
 
 
 def _path(n=60, rate=0.3, seed=0):
@@ -31,27 +31,60 @@ def test_draws_keep_known_cells_and_spread_as_intervals_say():
     assert (drawn[:, :, 1] >= 0).all()
 
 
-@pytest.mark.parametrize("dense", [0, 10_000])
+@pytest.mark.parametrize("n_pilots", [512, 1024])  # of 660 missing nodes: estimated, and exact
 @pytest.mark.parametrize("alpha", [0.5, 1.0])
-def test_fields_have_the_covariance_of_the_dense_posterior(dense, alpha, monkeypatch):
-    monkeypatch.setattr("pcfi.explanation.error_fields.MAX_DENSE", dense)
+@pytest.mark.parametrize("directed", [False, True])
+def test_fields_have_the_covariance_of_the_dense_posterior(n_pilots, alpha, directed, monkeypatch):
+    monkeypatch.setattr("pcfi.explanation.error_fields.MAX_PILOTS", n_pilots)
     rng = np.random.default_rng(0)
-    n = 14
+    n, copies = 14, 60
     edges, weights = np.stack([np.arange(n - 1), np.arange(1, n)]), rng.random(n - 1) + 0.5
-    graph = pcfi.prepare_graph((np.append(edges, [[0, 3], [7, 12]], axis=1), np.append(weights, [1.0, 2.0])), n)
+    edges, weights = np.append(edges, [[0, 3], [7, 12]], axis=1), np.append(weights, [1.0, 2.0])
     hops = np.array([0, 1, 2, 2, 1, 0, 1, 1, 0, 1, 2, 2, 2, 3])
-    adjacency = graph.matrix().toarray()
-    conductance = adjacency * alpha ** (hops[:, None] + hops[None, :])
+    adjacency = pcfi.prepare_graph((edges, weights), n, directed=directed).matrix().toarray()
+    # a directed graph: both ends of an edge alike, whatever the hops
+    adjacency, power = (adjacency + adjacency.T, 1.0) if directed else (adjacency, alpha)
+    conductance = adjacency * power ** (hops[:, None] + hops[None, :])
     laplacian = np.diag(conductance.sum(axis=1)) - conductance
     free = hops > 0
     covariance = np.linalg.inv(laplacian[np.ix_(free, free)])
     wanted = covariance / np.sqrt(np.outer(np.diagonal(covariance), np.diagonal(covariance)))
-    field = ErrorField(graph=graph, hops=hops, reachable=np.ones(n, dtype=bool), alpha=alpha)
-    sampled = np.stack([field.draw(rng, 1.0) for _ in range(3000)])[:, free]
-    np.testing.assert_allclose(np.corrcoef(sampled.T), wanted, atol=0.08)
-    mixed = np.stack([field.draw(rng, 0.5) for _ in range(3000)])[:, free]
+    all_edges = np.concatenate([edges + n * copy for copy in range(copies)], axis=1)
+    graph = pcfi.prepare_graph((all_edges, np.tile(weights, copies)), n * copies, directed=directed)
+    sampler = FieldSampler(graph)
+    scale = sampler.scale(np.tile(hops, copies).astype(np.uint8), 3, alpha)
+
+    def sampled(share):
+        shares = np.full(sampler.lanes, share)
+        streams = [[[0, draw, lane] for lane in range(sampler.lanes)] for draw in range(5)]
+        drawn = [sampler.draw([scale] * sampler.lanes, shares, part).T for part in streams]
+        return np.concatenate(drawn).reshape(-1, n)[:, free]
+
+    field = sampled(1.0)
+    np.testing.assert_allclose(np.corrcoef(field.T), wanted, atol=0.06)
+    np.testing.assert_allclose(field.std(axis=0), 1.0, atol=0.06)
     off = ~np.eye(free.sum(), dtype=bool)
-    np.testing.assert_allclose(np.corrcoef(mixed.T)[off], 0.5 * wanted[off], atol=0.08)
+    np.testing.assert_allclose(np.corrcoef(sampled(0.5).T)[off], 0.5 * wanted[off], atol=0.06)
+
+
+def test_a_field_does_not_depend_on_its_lane_nor_on_the_number_of_threads():
+    import numba
+
+    rng = np.random.default_rng(0)
+    edges = rng.integers(30_000, size=(2, 120_000))
+    sampler = FieldSampler(pcfi.prepare_graph(edges, 30_000))
+    codes = rng.integers(2, size=30_000).astype(np.uint8)
+    scale, other = (sampler.scale(one, 1, 0.5) for one in (codes, 1 - codes))
+    both = sampler.draw([other, scale], np.array([0.5, 1.0]), [[0, 0, 0], [3, 4, 5]])
+    threads = numba.get_num_threads()
+    try:
+        numba.set_num_threads(1)
+        again = sampler.scale(codes, 1, 0.5)
+        alone = sampler.draw([again], np.array([1.0]), [[3, 4, 5]])
+    finally:
+        numba.set_num_threads(threads)
+    np.testing.assert_array_equal(again.spread, scale.spread)
+    np.testing.assert_array_equal(alone[:, 0], both[:, 1])
 
 
 def test_errors_within_a_row_follow_the_factors():
@@ -62,9 +95,11 @@ def test_errors_within_a_row_follow_the_factors():
     result = pcfi.impute(table, [np.arange(299), np.arange(1, 300)])
     model = result.cells.model.cells.factors
     assert model.rank > 0
-    drawing = Drawing(result.cells, result.cells.model)
+    drawing = Drawing(result.cells, result.cells.model, 0)
     row = int(np.flatnonzero(np.isnan(table).all(axis=1))[0])
-    errors = np.stack([drawing.errors(rng)[row] for _ in range(1500)])
+    known = np.isfinite(table)[row : row + 1]
+    fields = np.stack([drawing.fields(draw)[row : row + 1] for draw in range(1500)])
+    errors = drawing.rows.errors(known, fields)[:, 0]
     covariance = model.loadings @ model.loadings.T + np.diag(model.noise)
     wanted = covariance / np.sqrt(np.outer(np.diagonal(covariance), np.diagonal(covariance)))
     np.testing.assert_allclose(np.corrcoef(errors.T), wanted, atol=0.08)
@@ -74,7 +109,7 @@ def test_a_column_that_ignores_the_graph_has_independent_errors():
     rng = np.random.default_rng(0)
     table = np.where(rng.random((400, 1)) < 0.3, np.nan, rng.normal(size=(400, 1)))
     result = pcfi.impute(table, [np.arange(399), np.arange(1, 400)])
-    assert Drawing(result.cells, result.cells.model).shares[0] < 0.3
+    assert Drawing(result.cells, result.cells.model, 0).rows.relations.shares[0] < 0.3
 
 
 def test_tables_and_categories_come_back_as_tables():

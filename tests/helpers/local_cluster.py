@@ -28,8 +28,9 @@ class Cluster:
         deadline = time.monotonic() + 60
         while not self.file.exists() and time.monotonic() < deadline:
             time.sleep(0.05)
-        local = str(self.folder / f"worker-{len(self.workers)}")
-        self.workers.append(self._start("dask_worker", "--nthreads", "1", "--local-directory", local, *arguments))
+        name = f"worker-{len(self.workers)}"
+        common = ["--nthreads", "1", "--name", name, "--local-directory", str(self.folder / name)]
+        self.workers.append(self._start("dask_worker", *common, *arguments))
 
     def stop(self) -> None:
         for process in [*self.workers, self.scheduler]:

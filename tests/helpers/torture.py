@@ -1,6 +1,6 @@
 """Torture: kill, damage, fill disks and mangle files at random until the time is up, and count what was tried.
 
-    python tests/helpers/torture.py --seconds 600 [--seed 1] [--only kills damage ...]
+    python tests/helpers/torture.py --seconds 600 [--seed 1] [--only kills damage ...] [--ways draws]
 
 Prints the seed first. The first promise that is broken ends the run with the round that broke it; the same seed
 repeats it, as far as moments of kills can be repeated. Counts go to standard output as JSON. Not a part of `make test`.
@@ -133,6 +133,12 @@ WAYS: dict[str, tuple[list[str], list[str]]] = {
     ),
     "budget, zarr": (["n.parquet", "e.csv"], ["-o", "y.zarr", "--memory", "2GB", *PAPER]),
     "budget, values": (["n.csv", "e.csv"], ["-o", "y.parquet", "--intervals", "i.parquet", "--memory", "2GB"]),
+    "budget, draws": (
+        ["n.parquet", "e.csv"],
+        ["-o", "y.parquet", "--intervals", "i.parquet", "--draws", "2", "--memory", "2GB"],
+    ),
+    "budget, draws as text": (["n.csv", "e.csv"], ["-o", "y.csv", "--draws", "1", "--memory", "2GB"]),
+    "in memory, draws": (["n.csv", "e.csv"], ["-o", "y.csv", "--draws", "2"]),
     "budget, values, zarr": (["n.parquet", "e.parquet"], ["-o", "y.zarr", "--memory", "2GB"]),
 }
 TIMED = ("f.json", "r.html")  # hold times, which differ from run to run
@@ -226,6 +232,7 @@ def kills(lab: Laboratory, rng: random.Random) -> None:
         code = command.stop(how)
         lab.check(way, folder, complete=code == 0)
         COUNTS[f"kills: {way}"] += 1
+        COUNTS["kills by SIGKILL before the end"] += how == signal.SIGKILL and code != 0
         if code == 0:
             break
         require("Traceback" not in command.text(), f"{way}: traceback after {how!r}: {command.text()}")
@@ -507,7 +514,10 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--only", nargs="*", choices=sorted(TRIALS), default=sorted(TRIALS))
+    parser.add_argument("--ways", default="", help="only ways of running whose names hold this text")
     arguments = parser.parse_args()
+    for way in [way for way in WAYS if arguments.ways not in way]:
+        del WAYS[way]
     seed = random.SystemRandom().randrange(2**32) if arguments.seed is None else arguments.seed
     print(f"seed {seed}", flush=True)
     warnings.simplefilter("ignore")

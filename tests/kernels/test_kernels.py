@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pcfi._kernels import reference
 from pcfi._kernels.blocks import CsrGraph, LargeCsrGraph, aligned_block, lane_count, make_csr_graph, neighbour_sum
 from pcfi._kernels.channel_stats import ChannelStats, add_channel_stats, copy_known
+from pcfi._kernels.error_fields import add_outgoing_sums, add_step_weights, take_chebyshev_step
 from pcfi._kernels.hop_relaxation import mark_sources, read_hops, relax
 from pcfi._kernels.hop_search import Sources, search
 from pcfi._kernels.leaf_elimination import eliminate_leaves, restore_leaves
@@ -342,3 +343,31 @@ def test_a_forked_process_gets_its_own_threads():
     if child == 0:
         os._exit(0 if run_tasks([lambda _: 1] * 4) == [1] * 4 else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@given(problems(max_nodes=20))
+def test_the_passes_of_error_fields_are_those_of_the_reference(problem):
+    graph = prepare_graph(problem.graph, len(problem.features), directed=problem.directed)
+    n_nodes, flow, dtype = graph.n_nodes, graph.matrix().toarray(), np.float64
+    csr = make_csr_graph(graph.indptr, graph.indices, graph.weights_as(dtype))
+    hops = count_hops(read_problem(problem.masked, graph, None))
+    codes, reachable = hops.codes[:, 0], hops.is_reachable(hops.codes[:, 0])
+    weights = np.zeros(n_nodes)
+    powers = np.empty(0) if problem.directed else 0.5 ** np.array([-1.0, 0.0, 1.0])
+    add_step_weights(csr, codes, hops.n_levels, powers, 0, n_nodes, weights)
+    levels = np.where(reachable, codes, 0).astype(float)
+    wanted = reference.step_weights(flow, levels, reachable, 0.5, directed=problem.directed)
+    np.testing.assert_allclose(weights, wanted, rtol=1e-12)
+
+    rng, rows = np.random.default_rng(n_nodes), np.arange(n_nodes, dtype=np.int32)
+    current, previous, inverse, total, added = (aligned_block(n_nodes, dtype) for _ in range(5))
+    for block in (current, previous, inverse, total):
+        block[:] = rng.random(block.shape)
+    added[:] = 0
+    add_outgoing_sums(csr, rows, current, added)
+    np.testing.assert_allclose(added, flow.T @ current, rtol=1e-12, atol=1e-12)
+    before = total.copy()
+    wanted = reference.chebyshev_step(flow + flow.T, current, previous, inverse, 0.3, 2.0)
+    take_chebyshev_step(csr, rows, current, previous, inverse, added, np.array([0.3, 2.0, 0.7]), total)
+    np.testing.assert_allclose(previous, wanted, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(total, before + 0.7 * wanted, rtol=1e-9, atol=1e-9)

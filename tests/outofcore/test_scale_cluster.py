@@ -51,6 +51,51 @@ def problem(tmp_path):
     return made
 
 
+STAGES = ["survey", "hops", "sample", "fit", "split", "diffuse", "spread", "relate", "scale", "field", "write"]
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_four_workers_may_lose_one_in_each_stage_of_values_intervals_and_draws(tmp_path, cluster):
+    started, client = cluster
+    rng = np.random.default_rng(0)
+    field = np.sin(np.arange(3000) / 40)[:, None] * rng.normal(size=20) + 0.2 * rng.normal(size=(3000, 20))
+    np.save(tmp_path / "x.npy", np.where(rng.random(field.shape) < 0.5, np.nan, field))
+    edges = np.stack([np.arange(2999), np.arange(1, 3000)])
+    scale.build_graph(np.concatenate([edges, rng.integers(3000, size=(2, 3000))], axis=1), tmp_path / "g", n_nodes=3000)
+    files = (tmp_path / "x.npy", tmp_path / "g")
+    alone = scale.impute(*files, tmp_path / "alone.npy", intervals=tmp_path / "alone.parquet", draws=2)
+    for _ in range(2):
+        started.add_worker("--no-nanny")
+    client.wait_for_workers(4, timeout=60)
+    for stage in STAGES:
+        killed = []
+        killer = threading.Thread(target=kill_worker_with_task, args=(started, client, stage, killed))
+        killer.start()
+        outputs = {"intervals": tmp_path / f"{stage}.parquet", "draws": 2}
+        shared = scale.impute(*files, tmp_path / f"{stage}.npy", **outputs, client=client, memory="2GB")
+        killer.join()
+        assert killed, stage
+        np.testing.assert_array_equal(shared.open(), alone.open())
+        for path, drawn in zip(shared.draws, alone.draws, strict=True):
+            np.testing.assert_array_equal(np.load(path), np.load(drawn))
+        assert shared.open("intervals").to_table().equals(alone.open("intervals").to_table())
+        started.add_worker("--no-nanny")
+        client.wait_for_workers(4, timeout=300)
+    assert not list(tmp_path.glob("*.work*"))
+
+
+def kill_worker_with_task(started, client, stage, killed):
+    """Kill the worker that has a task of this stage."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not killed:
+        workers = client.scheduler_info()["workers"]
+        for address, keys in client.processing().items():
+            if address in workers and any(str(key).startswith(f"pcfi-{stage}-") for key in keys):
+                killed.append(workers[address]["name"])
+                started.workers[int(killed[0].removeprefix("worker-"))].send_signal(signal.SIGKILL)
+                break
+
+
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_cluster_gets_the_same_bits_and_may_lose_workers_and_its_scheduler(tmp_path, cluster, problem):
     started, client = cluster

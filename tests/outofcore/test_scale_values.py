@@ -8,6 +8,7 @@ import pytest
 import pcfi
 from pcfi import scale
 from pcfi.estimation import sample
+from pcfi.explanation import error_relations
 from pcfi.files.paths import remove
 from pcfi.outofcore import plan
 from pcfi.outofcore.folder import WorkFolder
@@ -22,6 +23,7 @@ pytestmark = [
 
 N_NODES, N_CHANNELS = 2500, 9
 TOLERANCE = 1e-6  # of the range of a column
+SEED = 5
 
 
 def table(dtype=np.float64, *, grows: bool = False, whole_rows: bool = False):
@@ -54,6 +56,9 @@ def assert_same(stored, expected, values):
     ranges = np.where(ranges > 0, ranges, 1.0)
     intervals, (low, high) = pq.read_table(stored.intervals), expected.interval(0.9)
     pairs = [(np.asarray(stored.open()), expected.values)]
+    if stored.draws:
+        drawn = expected.draws(len(stored.draws), random_state=SEED)
+        pairs += [(np.load(path), one) for path, one in zip(stored.draws, drawn, strict=True)]
     for ending, part in (("low", low), ("high", high), ("error", expected.expected_error)):
         columns = [intervals[f"channel_{k}_{ending}"].to_numpy() for k in range(N_CHANNELS)]
         pairs.append((np.stack(columns, axis=1), part))
@@ -71,15 +76,18 @@ def assert_same(stored, expected, values):
     np.testing.assert_array_equal(stored.open()[known], values[known])
 
 
-def both(folder, values, edges, **parameters):
+OUTPUTS = ("y.npy", "y.draw1.npy", "y.draw2.npy")
+
+
+def both(folder, values, edges, draws=0, **parameters):
     np.save(folder / "x.npy", values)
     np.save(folder / "e.npy", edges)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pcfi.PcfiWarning)
+        parameters = {"random_state": SEED, **parameters}
         expected = pcfi.impute(values, edges, **parameters)
-        stored = scale.impute(
-            folder / "x.npy", folder / "e.npy", folder / "y.npy", intervals=folder / "i.parquet", **parameters
-        )
+        paths = (folder / name for name in ("x.npy", "e.npy", "y.npy"))
+        stored = scale.impute(*paths, intervals=folder / "i.parquet", draws=draws, **parameters)
     return stored, expected
 
 
@@ -92,11 +100,12 @@ def test_values_and_intervals_are_those_of_impute(tmp_path, monkeypatch, dtype, 
     if sampled:
         monkeypatch.setattr(sample, "MAX_NODES", 1000)
         monkeypatch.setattr(sample, "MAX_NODES_PER_CORE", 20)
+        monkeypatch.setattr(error_relations, "MAX_CELLS", 500 * N_CHANNELS)
     values, edges = table(dtype)
-    stored, expected = both(tmp_path, values, edges)
+    stored, expected = both(tmp_path, values, edges, draws=2)
     assert expected.cells.model.scale.logarithmic.any()
     assert_same(stored, expected, values)
-    assert {path.name for path in tmp_path.iterdir()} == {"x.npy", "e.npy", "y.npy", "i.parquet"}
+    assert {path.name for path in tmp_path.iterdir()} == {"x.npy", "e.npy", "i.parquet", *OUTPUTS}
 
 
 @pytest.mark.parametrize(
@@ -128,14 +137,14 @@ def test_columns_that_grow_with_the_degree_are_divided_by_it(tmp_path, monkeypat
     if sampled:
         monkeypatch.setattr(sample, "MAX_NODES", 1000)
     values, edges = table(grows=True)
-    stored, expected = both(tmp_path, values, edges)
+    stored, expected = both(tmp_path, values, edges, draws=0 if sampled else 1)
     assert expected.tuning.by_degree
     assert_same(stored, expected, values)
 
 
 def test_whole_rows_that_are_missing_and_a_mask(tmp_path):
     values, edges = table(whole_rows=True)
-    assert_same(*both(tmp_path, values, edges), values)
+    assert_same(*both(tmp_path, values, edges, draws=1), values)
 
 
 def test_a_representation_is_tuned_by_the_same_rule(tmp_path):
@@ -146,6 +155,21 @@ def test_a_representation_is_tuned_by_the_same_rule(tmp_path):
     stored = scale.impute(tmp_path / "x.npy", tmp_path / "e.npy", tmp_path / "y.npy", objective="representation")
     assert (stored.alpha, stored.beta, stored.objective) == (expected.alpha, expected.beta, "representation")
     np.testing.assert_allclose(stored.open(), expected.values, rtol=1e-6, atol=1e-6)
+
+
+def test_values_that_stage_2_takes_far_away_are_warned_of(tmp_path):
+    rng = np.random.default_rng(0)
+    values, edges = rng.normal(size=(60, 3)) * [1e-3, 1, 1e6], np.stack([np.arange(59), np.arange(1, 60)])
+    values[:, 0] += values[:, 2] / 1e9
+    values[rng.random(values.shape) < 0.4] = np.nan
+    np.save(tmp_path / "x.npy", values)
+    np.save(tmp_path / "e.npy", edges)
+    options = {"alpha": 0.5, "beta": 1.0, "objective": "representation"}
+    with pytest.warns(pcfi.ScaleWarning) as expected:
+        pcfi.impute(values, edges, **options)
+    with pytest.warns(pcfi.ScaleWarning) as told:
+        scale.impute(tmp_path / "x.npy", tmp_path / "e.npy", tmp_path / "y.npy", **options)
+    assert [str(one.message) for one in told] == [str(one.message) for one in expected]
 
 
 def test_too_few_known_cells_are_said_to_be(tmp_path):
@@ -166,15 +190,29 @@ class Killed(BaseException):
     """What stands for a process that is killed."""
 
 
-STAGES = ["survey", "hops", "sample", "fit", "prepare", "split", "diffuse", "spread", "write"]
+STAGES = [
+    "survey",
+    "hops",
+    "sample",
+    "fit",
+    "prepare",
+    "split",
+    "diffuse",
+    "spread",
+    "relate",
+    "scale",
+    "field",
+    "write",
+]
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_run_that_is_killed_in_any_stage_goes_on_to_the_same_bits(tmp_path, monkeypatch, stage):
     values, edges = table()
-    expected, _ = both(tmp_path, values, edges)
+    expected, _ = both(tmp_path, values, edges, draws=2)
     whole = np.load(expected.values), pq.read_table(expected.intervals)
     paths = (tmp_path / "x.npy", tmp_path / "e.npy", tmp_path / "z.npy")
+    more = {"intervals": tmp_path / "j.parquet", "draws": 2, "random_state": SEED}
     record = WorkFolder.record
 
     def killed(self, name, index, facts):
@@ -185,22 +223,36 @@ def test_a_run_that_is_killed_in_any_stage_goes_on_to_the_same_bits(tmp_path, mo
     with monkeypatch.context() as patch:
         patch.setattr(WorkFolder, "record", killed)
         with pytest.raises(Killed):
-            scale.impute(*paths, intervals=tmp_path / "j.parquet")
-    stored = scale.impute(*paths, intervals=tmp_path / "j.parquet")
+            scale.impute(*paths, **more)
+    stored = scale.impute(*paths, **more)
     np.testing.assert_array_equal(np.load(stored.values), whole[0])
+    for path, drawn in zip(stored.draws, expected.draws, strict=True):
+        np.testing.assert_array_equal(np.load(path), np.load(drawn))
     assert pq.read_table(stored.intervals).equals(whole[1])
     assert not list(tmp_path.glob("*.work*"))
 
 
 @pytest.mark.parametrize(
-    "name", ["model.npz", "tuning.json", "moments-0.npy", "sample-values-0.npy", "sample-nodes.npy", "spread-0.raw"]
+    "name",
+    [
+        "model.npz",
+        "tuning.json",
+        "moments-0.npy",
+        "sample-values-0.npy",
+        "sample-nodes.npy",
+        "spread-0.raw",
+        "relation-shares.npy",
+        "field-scale-0.raw",
+        "field-0-0.raw",
+    ],
 )
 def test_damaged_files_of_the_fit_are_made_again(tmp_path, monkeypatch, name):
     values, edges = table()
-    expected, _ = both(tmp_path, values, edges)
+    expected, _ = both(tmp_path, values, edges, draws=1)
     whole = np.load(expected.values), pq.read_table(expected.intervals)
     remove(tmp_path / "i.parquet")
-    last = "sample" if name.startswith(("moments", "sample")) else "spread"
+    last = "sample" if name.startswith(("moments", "sample")) else "spread" if "spread" in name else "field"
+    more = {"intervals": tmp_path / "i.parquet", "draws": 1, "random_state": SEED}
     paths = (tmp_path / "x.npy", tmp_path / "e.npy", tmp_path / "z.npy")
     record = WorkFolder.record
 
@@ -212,14 +264,15 @@ def test_damaged_files_of_the_fit_are_made_again(tmp_path, monkeypatch, name):
     with monkeypatch.context() as patch:
         patch.setattr(WorkFolder, "record", killed)
         with pytest.raises(Killed):
-            scale.impute(*paths, intervals=tmp_path / "i.parquet")
+            scale.impute(*paths, **more)
     damaged = tmp_path / "z.npy.work" / name
     content = bytearray(damaged.read_bytes())
     content[len(content) // 2] ^= 255
     damaged.write_bytes(content)
     with pytest.warns(pcfi.PcfiWarning, match=f"changed while the run was stopped.*{name}"):
-        stored = scale.impute(*paths, intervals=tmp_path / "i.parquet")
+        stored = scale.impute(*paths, **more)
     np.testing.assert_array_equal(np.load(stored.values), whole[0])
+    np.testing.assert_array_equal(stored.open("draw1"), np.load(expected.draws[0]))
     assert pq.read_table(stored.intervals).equals(whole[1])
 
 
@@ -234,4 +287,17 @@ def test_what_intervals_need_is_refused_before_any_work(tmp_path):
         scale.impute(*paths, intervals=tmp_path / "i.npy")
     with pytest.raises(pcfi.ParameterError, match="coverage must be"):
         scale.impute(*paths, intervals=tmp_path / "i.parquet", coverage=1.0)
+    with pytest.raises(pcfi.ParameterError, match="draws belong to objective='values'"):
+        scale.impute(*paths, draws=2, unreachable="zero")
+    for draws in (-1, 1.5, True):
+        with pytest.raises(pcfi.ParameterError, match="draws must be a whole number"):
+            scale.impute(*paths, draws=draws)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["e.npy", "x.npy"]
+
+
+def test_draws_without_errors_are_refused_and_nothing_is_left(tmp_path):
+    np.save(tmp_path / "x.npy", np.array([[1.0], [np.nan], [3.0]]))
+    np.save(tmp_path / "e.npy", np.array([[0, 1], [1, 2]]))
+    with pytest.raises(pcfi.FeatureError, match="too few cells of channel 0 could be hidden"):
+        scale.impute(tmp_path / "x.npy", tmp_path / "e.npy", tmp_path / "y.npy", draws=2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["e.npy", "x.npy"]

@@ -31,6 +31,7 @@ Other stages
     neighbor_spread       spread among them, for expected errors
     edge_sorting          edges in any order to compressed sparse rows, in memory and larger than memory
     id_table              a hash table of ids: the row of each id
+    error_fields          random fields of errors: weights of steps, and a step of a Chebyshev recurrence
     locality_order        an order of the nodes in which neighbours are near each other
 
 `reference` has a slow implementation of each in plain numpy; tests compare the kernels with it.

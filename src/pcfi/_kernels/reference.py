@@ -97,6 +97,19 @@ def lazy_walk(flow: Array, x: Array, steps: int) -> Array:
     return x
 
 
+def step_weights(flow: Array, hops: Array, reachable: Array, alpha: float, *, directed: bool) -> Array:
+    """Sum of a_ij alpha^(hops j - hops i) over reachable neighbours; of a directed graph, of weights at both ends."""
+    flow = np.where(reachable[:, None] & reachable, flow, 0.0)
+    if directed:
+        return np.asarray((flow + flow.T).sum(axis=1))
+    return np.asarray((flow * alpha ** (hops[None, :] - hops[:, None])).sum(axis=1))
+
+
+def chebyshev_step(flow: Array, current: Array, previous: Array, inverse: Array, own: float, through: float) -> Array:
+    """The next block of the recurrence of a Chebyshev polynomial."""
+    return np.asarray(own * current - through * inverse * (flow @ current) - previous)
+
+
 def steady_state(matrix: Array, x: Array, known: Array, reachable: Array) -> Array:
     """(I - W_uu)^-1 W_uk x_k on the reachable missing nodes (paper, Proposition A.1); 0 where unreachable."""
     free = reachable & ~known

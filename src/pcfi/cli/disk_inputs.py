@@ -14,7 +14,7 @@ import numpy as np
 from pcfi._typing import Array
 from pcfi.cli.loading import SimilarRows
 from pcfi.cli.session import Session
-from pcfi.errors import ParameterError
+from pcfi.errors import ParameterError, counted
 from pcfi.files import edge_files, node_files
 from pcfi.files.atomic_output import atomic_output
 from pcfi.files.duckdb_files import DuckdbPlace
@@ -35,12 +35,14 @@ FORMATS_IN_PARTS = ("parquet", "csv", "tsv", "npy")  # that can be read in parts
 class DiskFiles:
     """Paths of node and edge files that are read in parts.
 
-    `weights` are paths of edge weights, one for each candidate of a map; None means unweighted.
+    `weights` are paths of edge weights, one for each candidate of a map; None means unweighted. `shown` is
+    how the user calls nodes and edges; None: as the files are called.
     """
 
     nodes: str
     edges: str
     weights: tuple[str | None, ...] = (None,)
+    shown: tuple[str, str] | None = None
 
 
 @contextmanager
@@ -60,10 +62,15 @@ def disk_files(
         files = _neighbors(session, nodes, graph, made[1].with_suffix(".npy"), made[2])
     else:
         files = _edges(session, DiskFiles(nodes, graph), path, columns, edges, made)
-    yield files
+    yield replace(files, shown=(path, _neighbours_in_words(files, path) if isinstance(graph, Neighborhood) else graph))
     chosen = prefix.with_name(f"{prefix.name}.weights-in.json")
     for one in (*made, chosen, made[1].with_suffix(".npy"), made[1].with_suffix(".parquet")):
         remove(one)
+
+
+def _neighbours_in_words(files: DiskFiles, path: str) -> str:
+    n_pairs = np.load(files.edges, mmap_mode="r", allow_pickle=False).shape[1]
+    return f"{path}, {counted(n_pairs, 'pair')} of neighbours"
 
 
 def _is_in_parts(path: str, allowed: tuple[str, ...], what: str) -> bool:

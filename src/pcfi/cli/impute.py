@@ -4,6 +4,7 @@ import json
 import shlex
 import sys
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import typer
 from pcfi.cli import options as o
 from pcfi.cli.arguments import grouped_command
 from pcfi.cli.loading import Loaded, fill_loaded
-from pcfi.cli.output_tables import delimiter, fitting_parts, geometry_for, tables_of
+from pcfi.cli.output_tables import delimiter, draws_of, fitting_parts, geometry_for, tables_of
+from pcfi.cli.outputs import content_of
 from pcfi.cli.session import Session, open_session
 from pcfi.errors import FeatureError, FileError, ParameterError, counted
 from pcfi.estimation import ColumnReports
@@ -141,10 +143,11 @@ def _fill_in_memory(session: Session, request: Request) -> Completed:
         check_columns(loaded.nodes.table.schema, outputs.values, formats["values"])
     refuse_position_names(position_names(request.filling.position or 0), loaded.nodes.table.column_names)
     result = fill_loaded(session, loaded, parameters)
+    draws = draws_of(result, outputs, request.estimation.seed)
     with Publication() as publication:
         with session.stage("write"):
-            tables = tables_of(loaded, result, outputs)
-            for what, table in tables.items():
+            written = []
+            for what, table in chain(tables_of(loaded, result, outputs).items(), draws):
                 path, form = outputs.tables()[what], formats[what]
                 write_tables(
                     fitting_parts(what, table, form, loaded),
@@ -155,9 +158,10 @@ def _fill_in_memory(session: Session, request: Request) -> Completed:
                     publication=publication,
                     delimiter=delimiter(form, loaded),
                     geometry=geometry_for(what, loaded),
-                    partitions=loaded.nodes.partitions if what == "values" else (),
+                    partitions=loaded.nodes.partitions if content_of(what) == "values" else (),
                 )
-            outputs = outputs.written(tables)
+                written.append(what)
+            outputs = outputs.written(written)
         evaluation = _evaluation(session, request, loaded) if request.filling.evaluate else None
         if not request.reports:
             return Completed(result, result.columns, outputs, None)

@@ -126,10 +126,7 @@ def _load_with_edges(
     with preloading(*paths):
         nodes = _read_nodes(session, paths[0], node_columns, lambda: edge_files.kind_of_ends(edge_file(), edge_columns))
         for name, value in node_files.dressed_numbers(nodes, node_columns):
-            session.warn(
-                f"the column {name!r} is not filled, because {value!r} is text: write it as a plain number, or add "
-                f"--exclude {name} if the column should not be filled"
-            )
+            session.warn(dressed_text(name, value))
         with session.stage("read edges"):
             edges = edge_files.read_edges(edge_file(), nodes, edge_columns)
     session.say(edge_files.described(edges, paths[1]))
@@ -189,10 +186,22 @@ def fill_loaded(session: Session, loaded: Loaded, parameters: dict[str, Any]) ->
         return impute_best(loaded.table, graphs, from_geometry=on_map, **parameters, progress=session.progress)
 
 
+def dressed_text(column: str, value: str) -> str:
+    """What to say about a column of numbers that are written as text."""
+    return (
+        f"the column {column!r} is not filled, because {value!r} is text: write it as a plain number, or add "
+        f"--exclude {column} if the column should not be filled"
+    )
+
+
 def _warn_of_codes(session: Session, table: NodeTable, columns: NodeColumns, edges: Any = None) -> None:
     """Warn about codes that are used as measurements, unless the user names the columns."""
     graph, ends = (None, None) if edges is None else (edges.graph, edges.edge_columns())
-    names = [] if columns.channels is not None else code_columns(table, graph, ends)
+    warn_of_code_columns(session, [] if columns.channels is not None else code_columns(table, graph, ends))
+
+
+def warn_of_code_columns(session: Session, names: list[str]) -> None:
+    """Warn of codes that are used like measurements, with the options that leave them out."""
     if names:
         session.warn(f"{code_text(names)}: leave out with {' '.join(f'--exclude {name}' for name in names)}")
 

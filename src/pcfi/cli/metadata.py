@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pcfi.cli.loading import id_like_text, unused_weight_text
+from pcfi.cli.loading import dressed_text, id_like_text, unused_weight_text, warn_of_code_columns
 from pcfi.cli.session import Session
 from pcfi.errors import FileError, ParameterError, counted
 from pcfi.files import node_files
@@ -69,13 +69,15 @@ def read_metadata(
     edge_columns: EdgeColumns,
     limit: int,
     conversion: Any = None,
+    shown: tuple[str, str] | None = None,
 ) -> FileMetadata:
     """Choose columns by the rules for all files, and print them; the search for ids uses at most `limit` bytes.
 
-    `conversion` is where `pcfi.scale` stores a converted node table; without it, nothing is converted.
+    `conversion` is where `pcfi.scale` stores a converted node table; without it, nothing is converted. `shown` is
+    how the user calls both files; None: as they are called.
     """
     from pcfi.files.paths import is_address
-    from pcfi.outofcore.node_source import ends_of, id_like_channel, open_nodes
+    from pcfi.outofcore.node_source import code_channels, ends_of, id_like_channel, open_nodes, text_numbers
 
     for path, what in zip(paths, ("nodes", "edges"), strict=True):
         if not is_address(path) and not Path(path).exists():
@@ -83,11 +85,16 @@ def read_metadata(
     _check_formats(paths, text=conversion is not None)
     chosen, line = _choose_ends(session, paths[1], edge_columns)
     nodes = open_nodes(paths[0], node_columns, ends_of(paths[1], edge_columns), limit, conversion)
-    session.say(_described(nodes, paths[0]))
-    session.say(line)
+    named = shown or paths
+    session.say(_described(nodes, named[0]))
+    for column, value in text_numbers(nodes, node_columns):
+        session.warn(dressed_text(column, value))
+    session.say(line.replace(paths[1], named[1], 1))
     name = id_like_channel(nodes, paths[1], edge_columns, limit)
     if name is not None:
         session.warn(id_like_text("their row numbers", name))
+    if node_columns.channels is None:
+        warn_of_code_columns(session, [one for one in code_channels(nodes, limit) if one != name])
     return FileMetadata(nodes=nodes, edge_columns=chosen)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from pcfi.cli.disk_inputs import DiskFiles
 from pcfi.cli.metadata import FileMetadata, read_metadata
 from pcfi.cli.options import BudgetOptions, OutputOptions
+from pcfi.cli.outputs import content_of
 from pcfi.cli.session import Session
 from pcfi.errors import ParameterError, TooLargeError, counted
 from pcfi.files.atomic_output import Publication, atomic_output
@@ -104,7 +105,8 @@ def _read_metadata(session: Session, call: DiskCall, folder: Any) -> FileMetadat
     if call.nodes.categorical:
         tables = [path for path in call.outputs.tables().values() if _is_direct(path)]
         check_categories(tables, call.parameters.get("unreachable", "mean"))
-    metadata = read_metadata(session, call.paths, call.nodes, call.edges, call.budget.bytes // 8, conversion_of(folder))
+    limit, conversion = call.budget.bytes // 8, conversion_of(folder)
+    metadata = read_metadata(session, call.paths, call.nodes, call.edges, limit, conversion, call.files.shown)
     give_back()  # used to look for ids
     return metadata
 
@@ -171,7 +173,9 @@ def stored_results(call: DiskCall, metadata: FileMetadata, folder: Any) -> dict[
     outputs, parts = call.outputs, folder.results
     results: dict[str, str | None] = dict.fromkeys(("values", "confidence", "hops", "intervals"))
     for what, path in outputs.tables().items():
-        is_direct = _is_direct(path) and not (what == "values" and _is_composed(call, metadata))
+        is_plain = what != "values" and not (_is_partitioned(metadata) or _has_geometry(metadata))
+        is_composed = not is_plain and _is_composed(call, metadata)
+        is_direct = _is_direct(path) and not (content_of(what) == "values" and is_composed)
         if not is_direct and (is_address(path) or suffix_of(path) == ".zarr"):
             raise ParameterError(
                 f"{path} is remote or Zarr, which can hold plain values only: write to a local file of another format"
@@ -197,8 +201,12 @@ def _is_direct(path: str) -> bool:
 
 def _is_composed(call: DiskCall, metadata: FileMetadata) -> bool:
     """Whether the table of values has additional columns or is partitioned."""
-    is_partitioned = bool(getattr(metadata.nodes.store, "partitions", ()))
-    return bool(call.outputs.confidence_columns or call.position or _has_geometry(metadata) or is_partitioned)
+    added = call.outputs.confidence_columns or call.position or _has_geometry(metadata)
+    return bool(added or _is_partitioned(metadata))
+
+
+def _is_partitioned(metadata: FileMetadata) -> bool:
+    return bool(getattr(metadata.nodes.store, "partitions", ()))
 
 
 def _has_geometry(metadata: FileMetadata) -> bool:

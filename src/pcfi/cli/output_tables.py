@@ -7,12 +7,14 @@ from typing import Any
 
 import pcfi
 from pcfi.cli.loading import Loaded
-from pcfi.cli.outputs import OutputOptions
+from pcfi.cli.outputs import OutputOptions, content_of
 from pcfi.errors import FileError, TuningWarning
 from pcfi.files.formats import Format
 from pcfi.files.geo_files import GeometryColumn
+from pcfi.files.paths import numbered_path
 from pcfi.files.text import each_column
 from pcfi.inputs.position_columns import position_names
+from pcfi.outofcore.file_names import draw_name
 
 ROWS_AT_A_TIME = 1 << 16  # of a table that is turned into text
 CONFIDENCE = "_confidence"
@@ -43,6 +45,17 @@ def tables_of(loaded: Loaded, result: Any, outputs: OutputOptions) -> dict[str, 
     elif outputs.intervals:
         _left_out(outputs.intervals, f"the method {result.method} was best, and it has no intervals")
     return tables
+
+
+def draws_of(result: Any, outputs: OutputOptions, seed: int) -> Iterator[tuple[str, Any]]:
+    """Names and tables of the draws, made one at a time; what prevents them is said at once."""
+    if not outputs.draws:
+        return iter(())
+    if result.expected_error is None:
+        _left_out(numbered_path(outputs.values, 1), f"the method {result.method} was best, and it has no draws")
+        return iter(())
+    drawn = result.draws(outputs.draws, random_state=seed)
+    return ((draw_name(number), table) for number, table in enumerate(drawn, 1))
 
 
 def _left_out(what: str, why: str) -> None:
@@ -84,7 +97,8 @@ def as_written(what: str, table: Any, loaded: Loaded) -> Any:
     written = loaded.nodes.written
     if written is None:
         return table
-    missing = {one.name: one.missing for one in loaded.table.columns if one.codes is None} if what == "values" else {}
+    is_filled = content_of(what) == "values"
+    missing = {one.name: one.missing for one in loaded.table.columns if one.codes is None} if is_filled else {}
     fields = [one for one in table.schema if pa.types.is_floating(one.type) or one.name in missing]
     names = [one.name for one in fields]
     columns = each_column(lambda name: written.as_written(table[name], name, missing.get(name)), names, table.num_rows)
@@ -103,7 +117,7 @@ def delimiter(form: Format, loaded: Loaded) -> str | None:
 
 def geometry_for(what: str, loaded: Loaded) -> GeometryColumn | None:
     """The geometry to write with a table; only the values of a map have one."""
-    return loaded.nodes.geometry if what == "values" else None
+    return loaded.nodes.geometry if content_of(what) == "values" else None
 
 
 def _with_confidence(table: Any, confidence: Any, channels: Sequence[str]) -> Any:

@@ -11,7 +11,20 @@ from pcfi.cli.arguments import option
 from pcfi.errors import FileError, ParameterError
 from pcfi.files.duckdb_files import DuckdbPlace
 from pcfi.files.formats import INTERVAL_FORMATS, OUTPUT_FORMATS, STANDARD, STREAM_FORMATS, Format, format_of
+from pcfi.files.paths import numbered_path
 from pcfi.files.writing import check_folder, check_output
+from pcfi.outofcore.file_names import DRAW, draw_name
+
+
+def is_draw(what: str) -> bool:
+    """Whether a table is a draw."""
+    return what.startswith(DRAW)
+
+
+def content_of(what: str) -> str:
+    """What a table holds: a draw holds values."""
+    return "values" if is_draw(what) else what
+
 
 output_option = partial(option, "Output")
 
@@ -43,6 +56,13 @@ class OutputOptions:
     coverage: float = output_option(
         "--coverage", "NUMBER", "Probability that an interval contains the true value.", default=0.9
     )
+    draws: int = output_option(
+        "--draws",
+        "NUMBER",
+        "Write this many further completed tables that are plausible together, for multiple imputation: "
+        "filled.draw1.csv, filled.draw2.csv, ...",
+        default=0,
+    )
     report: str | None = output_option("--report", "FILE", "File for the HTML report.")
     facts: str | None = output_option(
         "--facts", "FILE", "File for the numbers of the report, as JSON; pcfi report renders it again."
@@ -68,6 +88,7 @@ class OutputOptions:
             "hops": self.hops,
             "intervals": self.intervals,
         }
+        named |= {draw_name(number): numbered_path(self.values, number) for number in range(1, self.draws + 1)}
         return {what: path for what, path in named.items() if path is not None}
 
     def written(self, tables: Collection[str]) -> "OutputOptions":
@@ -77,6 +98,7 @@ class OutputOptions:
             confidence=self.confidence if "confidence" in tables else None,
             hops=self.hops if "hops" in tables else None,
             intervals=self.intervals if "intervals" in tables else None,
+            draws=self.draws if draw_name(1) in tables else 0,
         )
 
     def check(self, parameters: dict[str, Any]) -> dict[str, Format]:
@@ -97,6 +119,8 @@ class OutputOptions:
             raise ParameterError(f"--hops needs --method pcfi or fp: the method {method} does not count hops")
         if self.intervals is not None:
             self._check_intervals(parameters)
+        if self.draws:
+            self._check_draws(parameters)
 
     def check_stored(self, parameters: dict[str, Any], *, resumes: bool) -> None:
         """The same for a run larger than memory; a resumed run may find its own results."""
@@ -135,6 +159,16 @@ class OutputOptions:
             raise ParameterError(f"--intervals needs --method pcfi: the method {parameters['method']} has no intervals")
         if parameters.get("objective", "values") != "values":
             raise ParameterError("--intervals needs --objective values: a representation has no intervals")
+
+    def _check_draws(self, parameters: dict[str, Any]) -> None:
+        if self.draws < 0:
+            raise ParameterError(f"--draws must be a whole number of at least 0, got {self.draws}")
+        if self.values == STANDARD:
+            raise ParameterError("--draws are written beside the table: name a file with --output")
+        if parameters.get("method", "pcfi") not in ("pcfi", "auto"):
+            raise ParameterError(f"--draws: the method {parameters['method']} has none; pcfi has")
+        if parameters.get("objective", "values") != "values" or parameters.get("unreachable", "mean") != "mean":
+            raise ParameterError("--draws belong to --objective values and --unreachable mean")
 
     def _format(self, what: str, path: str) -> Format:
         if path != STANDARD:

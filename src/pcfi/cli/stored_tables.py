@@ -14,7 +14,7 @@ import numpy as np
 from pcfi._typing import Array
 from pcfi.cli.loading import Loaded
 from pcfi.cli.output_tables import ERROR, HIGH, LOW, delimiter, fitting, geometry_for, tables_of
-from pcfi.cli.outputs import OutputOptions
+from pcfi.cli.outputs import OutputOptions, content_of, is_draw
 from pcfi.files.atomic_output import Publication
 from pcfi.files.formats import Format
 from pcfi.files.geo_files import GeometryColumn, geometry_of
@@ -99,7 +99,7 @@ class StoredTables:
                 continue
             steps = self._steps(what, formats[what])
             first = next(steps)
-            if what == "values":
+            if content_of(what) == "values":
                 check_columns(first[0].nodes.table.schema, path, formats[what])
             write_tables(
                 self._tables(what, formats[what], first, steps),
@@ -110,10 +110,14 @@ class StoredTables:
                 publication=publication,
                 delimiter=delimiter(formats[what], first[0]),
                 geometry=geometry_for(what, first[0]),
-                partitions=tuple(getattr(self.run.store, "partitions", ())) if what == "values" else (),
+                partitions=tuple(getattr(self.run.store, "partitions", ())) if content_of(what) == "values" else (),
             )
 
     def _tables(self, what: str, form: Format, first: Any, others: Iterator[Any]) -> Iterator[Any]:
+        if is_draw(what):
+            for loaded, rows in (pair for pairs in ([first], others) for pair in pairs):
+                yield fitting(what, rows.values, form, loaded)
+            return
         outputs = self.outputs.written([what])
         outputs = outputs if what == "values" else replace(outputs, confidence_columns=False)
         for loaded, rows in (pair for pairs in ([first], others) for pair in pairs):
@@ -121,7 +125,9 @@ class StoredTables:
 
     def _steps(self, what: str, form: Format) -> Iterator[tuple[Loaded, StoredRows]]:
         """The node file and the results, in blocks of rows."""
-        needed = [name for name in self.parts if name in ("values", what) or what == "values"]
+        filled = what if is_draw(what) else "values"
+        others = [name for name in self.parts if not is_draw(name) and what in (name, "values") and name != filled]
+        needed = [filled, *others]
         sources: list[Iterator[Any]] = [self._features(), *(_read_parts(self.parts[name]) for name in needed)]
         written = self._written if form.is_text else None
         if written is not None:
@@ -131,7 +137,7 @@ class StoredTables:
         for features, *tables in _in_step(sources):
             cells = None if common is None else replace(common, cells=tables.pop())
             stored = dict(zip(needed, tables, strict=True))
-            values = stored["values"] if cells is None else self._with_text(stored["values"], cells)
+            values = stored[filled] if cells is None else self._with_text(stored[filled], cells)
             position = None if self.position is None else self.position[start : start + features.num_rows]
             rows = StoredRows(
                 values=values,

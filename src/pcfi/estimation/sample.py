@@ -60,16 +60,20 @@ def max_sample_nodes(n_channels: int) -> int:
     return min(MAX_NODES, MAX_CELLS // max(n_channels, 1))
 
 
-def draw_sample(problem: Problem) -> Sample:
-    """The sample of a problem in memory; the problem itself if it is small or its graph is made from the table."""
+def draw_sample(problem: Problem, most: int | None = None) -> Sample:
+    """The sample of a problem in memory; the problem itself if it is small or its graph is made from the table.
+
+    It has `most` nodes; None: as many as a model is fitted to.
+    """
     n_nodes, n_channels = problem.values.shape
-    if n_nodes <= max_sample_nodes(n_channels) or problem.build_graph is not None:
+    most = max_sample_nodes(n_channels) if most is None else most
+    if n_nodes <= most or problem.build_graph is not None:
         return Sample(problem)
     hops = count_hops(problem)
     levels = cells_by_hops(hops, np.bincount(hops.patterns, minlength=hops.codes.shape[1]))
     known = known_mask(problem)
     informed = np.asarray(known[:, hidden_channels(problem)].any(axis=1))
-    nodes, core = sample_nodes(problem.graph, informed, levels, n_channels)
+    nodes, core = sample_nodes(problem.graph, informed, levels, most)
     values, mask = np.ascontiguousarray(problem.values[nodes]), np.ascontiguousarray(known[nodes])
     return sample_of_rows(problem, nodes, core, values, mask)
 
@@ -93,12 +97,12 @@ def hidden_channels(problem: Problem) -> Array:
     return np.flatnonzero(~problem.channels.constant & (n_known < len(problem.values)))
 
 
-def sample_nodes(graph: Graph, informed: Array, levels: Array, n_channels: int) -> tuple[Array, Array]:
-    """Nodes of a sample in ascending order, and the places of its core among them.
+def sample_nodes(graph: Graph, informed: Array, levels: Array, most: int) -> tuple[Array, Array]:
+    """`most` nodes of a sample in ascending order, and the places of its core among them.
 
     `informed` are the nodes that know a cell which may be hidden, `levels` the numbers of cells by hops (0: known).
     """
-    candidates, most = _spread(np.flatnonzero(informed)), max_sample_nodes(n_channels)
+    candidates = _spread(np.flatnonzero(informed))
     missing = np.cumsum(levels[1:])
     radius = 1 + int(np.searchsorted(missing, NEAR * missing[-1])) if len(missing) else 1
     low, high = (min(size, len(candidates)) for size in (-(-most // MAX_NODES_PER_CORE), MAX_CORE))

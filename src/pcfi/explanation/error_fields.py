@@ -3,120 +3,167 @@
 Stage 1 is the conditional mean of a Gaussian Markov random field with conductances a_ij alpha^(S_i + S_j); given the
 known cells, what is left has the Laplacian of the missing ones as its precision. Scaled to 1 on the diagonal it is
 
-    N = I - [sqrt(P_ij P_ji)]       P the steps of stage 1
+    N = I - R A R       R diagonal, 1 / R_ii^2 = sum over j of a_ij alpha^(S_j - S_i), 0 where a cell is known
 
-A sample has one solve, N x = b with b_i = sum over neighbours j of (+ or -) sqrt(P_ij) n_ij and one normal n_ij per
-edge, since b then has the covariance N (Papandreou and Yuille, 2010). Samples are scaled to variance 1; a share of the
-variance is noise of each cell alone.
+A sample is N^(-1/2) z with z standard normal. The power is a Chebyshev polynomial of N, so that a sample takes some
+passes over the graph and a block of memory, whatever the graph is (Chow and Saad, 2014). Samples are scaled to variance
+1; a share of the variance is noise of each cell alone.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from pcfi._typing import Array
+from pcfi.estimation.value_model import row_blocks
 from pcfi.inputs.graphs import Graph
+from pcfi.stages.diffusion.definition import needs_float64
+from pcfi.stages.solvers import FixedSteps
 
-MAX_DENSE = 1_500  # missing nodes up to which the covariance is computed
-N_PILOTS = 64  # samples that variances are estimated from beyond
-SOLVER_RTOL = 1e-4
+MIN_EIGENVALUE = 0.01  # of N, down to which the polynomial is right: errors are alike over some ten hops at most
+DEGREE = 24  # of the polynomial: right to 2 %
+MIN_PILOTS, MAX_PILOTS = 16, 1_024  # samples that variances are estimated from; exact if no more nodes are missing
+PILOT_EDGES = 1 << 27  # that all pilots of a pattern go over, in each of the passes: about a second
+NOISE, FIELD, COEFFICIENTS, CATEGORIES = range(4)  # what random numbers are for, in the seeds of their streams
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class ErrorField:
-    """Field on the missing nodes of a pattern.
+@dataclass(frozen=True, eq=False)
+class FieldScale:
+    """The field of a pattern.
 
     Attributes
     ----------
-    graph : Graph
-    hops : ndarray
-    reachable : ndarray of bool
-    alpha : float
+    inverse : ndarray
+        R_ii^2 of every node; 0 where errors are not related: known and unreachable.
+    spread : ndarray
+        Standard deviation of a sample before it is scaled.
     """
 
-    graph: Graph
-    hops: Array
-    reachable: Array
-    alpha: float
+    inverse: Array
+    spread: Array
 
-    @cached_property
-    def nodes(self) -> Array:
-        """Nodes whose errors are related: missing and reachable."""
-        return np.flatnonzero(self.reachable & (self.hops > 0))
 
-    @cached_property
-    def _edges(self) -> tuple[Array, Array, Array, Array]:
-        """Ends of each edge with a missing end (as places, -1 if known), and roots of the steps along it."""
-        from scipy import sparse
+class FieldSampler:
+    """Samples fields on a graph, as many at a time as a block has lanes."""
 
-        weights = self.graph.weights_as(np.float64)
-        data = weights if len(weights) else np.ones(len(self.graph.indices))
-        shape = (self.graph.n_nodes, self.graph.n_nodes)
-        matrix = sparse.csr_array((data, self.graph.indices, self.graph.indptr), shape=shape)
-        matrix = sparse.coo_array(matrix.maximum(matrix.T) if self.graph.directed else matrix)
-        (rows, columns), data = matrix.coords, matrix.data
-        alpha = 1.0 if self.graph.directed else self.alpha
-        kept = self.reachable[rows] & self.reachable[columns]
-        rows, columns, data = rows[kept], columns[kept], data[kept]
-        levels = self.hops.astype(np.float64)
-        steps = data * alpha ** (levels[columns] - levels[rows])
-        steps /= np.bincount(rows, weights=steps, minlength=shape[0])[rows]
-        place = np.full(shape[0], -1, dtype=np.int64)
-        place[self.nodes] = np.arange(len(self.nodes))
-        back = np.lexsort((rows, columns))  # the entry (j, i) of each entry (i, j), as entries are sorted by (i, j)
-        forth = np.lexsort((columns, rows))
-        once = rows[forth] < columns[forth]
-        one, other = place[rows[forth]][once], place[columns[forth]][once]
-        return one, other, np.sqrt(steps[forth][once]), np.sqrt(steps[back][once])
+    def __init__(self, graph: Graph) -> None:
+        from pcfi._kernels.blocks import lane_count, make_csr_graph
 
-    @cached_property
-    def _precision(self) -> Any:
-        from scipy import sparse
+        self.graph = graph
+        self.dtype = np.dtype(np.float64 if needs_float64(graph.weight_range, FixedSteps()) else np.float32)
+        self.lanes = lane_count(self.dtype)
+        self._csr = make_csr_graph(graph.indptr, graph.indices, graph.weights_as(self.dtype))
 
-        one, other, forth, back = self._edges
-        inner = (one >= 0) & (other >= 0)
-        places = np.concatenate([one[inner], other[inner]]), np.concatenate([other[inner], one[inner]])
-        size = len(self.nodes)
-        product = np.tile((forth * back)[inner], 2)
-        return sparse.csr_array(sparse.eye_array(size) - sparse.coo_array((product, places), shape=(size, size)))
+    def scale(self, codes: Array, n_levels: int, alpha: float) -> FieldScale:
+        """The field of a pattern, given the hops of all nodes."""
+        inverse = self._inverse(codes, n_levels, alpha)
+        nodes = np.flatnonzero(inverse)
+        n_pilots = int(np.clip(PILOT_EDGES // max(len(self.graph.indices), 1), MIN_PILOTS, MAX_PILOTS))
+        n_pilots -= n_pilots % self.lanes
+        exact, squares = len(nodes) <= n_pilots, np.zeros(len(codes))
+        lanes = [FieldScale(inverse, squares)] * self.lanes
+        rng, block = np.random.default_rng(0), self._block()
+        for first in range(0, len(nodes) if exact else n_pilots, self.lanes):
+            if exact:  # rows of the polynomial, whose squares add up to the variances
+                block[:] = 0
+                part = nodes[first : first + self.lanes]
+                block[part, np.arange(len(part))] = 1
+            else:
+                for rows in row_blocks(*block.shape):
+                    block[rows] = rng.integers(2, size=block[rows].shape, dtype=np.int8) * 2 - 1
+            block = self._filtered(lanes, block)
+            for rows in row_blocks(*block.shape):
+                squares[rows] += np.square(block[rows], dtype=np.float64).sum(axis=1)
+        return FieldScale(inverse, np.sqrt(squares / (1 if exact else n_pilots)).astype(self.dtype))
 
-    @cached_property
-    def _factor(self) -> Array | None:
-        """Root of the correlation matrix; None if it would be too large."""
-        if len(self.nodes) > MAX_DENSE:
-            return None
-        covariance = np.linalg.inv(self._precision.toarray())
-        spread = np.sqrt(np.diagonal(covariance))
-        return np.asarray(np.linalg.cholesky(covariance / spread / spread[:, None]))
+    def draw(self, scales: list[FieldScale], shares: Array, streams: list[list[int]]) -> Array:
+        """Errors of all nodes with variance 1, one column for each scale, up to `lanes`.
 
-    @cached_property
-    def _spread(self) -> Array:
-        """Standard deviations of the samples, from pilot samples that are the same in every call."""
-        rng = np.random.default_rng(0)
-        squares = sum((self._sample(rng) ** 2 for _ in range(N_PILOTS)), np.zeros(len(self.nodes)))
-        return np.sqrt(squares / N_PILOTS)
+        `shares` of the variances are those of the fields. `streams` are the seeds of the columns.
+        """
+        out = np.empty((self.graph.n_nodes, len(scales)), dtype=np.float32)
+        for lane, stream in enumerate(streams):
+            out[:, lane] = np.random.default_rng([*stream, NOISE]).standard_normal(len(out), dtype=np.float32)
+        if not np.any(shares):
+            return out
+        block = self._block()
+        block[:, len(scales) :] = 0
+        for lane, stream in enumerate(streams):
+            block[:, lane] = np.random.default_rng([*stream, FIELD]).standard_normal(len(out), dtype=np.float32)
+        block = self._filtered(scales, block)
+        for lane, (one, share) in enumerate(zip(scales, shares, strict=True)):
+            nodes = np.flatnonzero(one.inverse)
+            field = block[nodes, lane] / one.spread[nodes]
+            out[nodes, lane] = np.sqrt(share) * field + np.sqrt(1 - share) * out[nodes, lane]
+        return out
 
-    def _sample(self, rng: np.random.Generator) -> Array:
-        from scipy.sparse.linalg import cg
+    def _block(self) -> Array:
+        from pcfi._kernels.blocks import aligned_block
 
-        one, other, forth, back = self._edges
-        noise, size = rng.standard_normal(len(one)), len(self.nodes)
-        first, second = one >= 0, other >= 0
-        right = np.bincount(one[first], weights=(forth * noise)[first], minlength=size)
-        right -= np.bincount(other[second], weights=(back * noise)[second], minlength=size)
-        return np.asarray(cg(self._precision, right, rtol=SOLVER_RTOL, maxiter=2_000)[0])
+        return aligned_block(self.graph.n_nodes, self.dtype)
 
-    def draw(self, rng: np.random.Generator, share: float) -> Array:
-        """Errors of all nodes with variance 1; `share` of the variance is that of the field."""
-        errors = rng.standard_normal(self.graph.n_nodes)
-        if share > 0 and len(self.nodes):
-            factor = self._factor
-            field = (
-                self._sample(rng) / np.maximum(self._spread, 1e-12)
-                if factor is None
-                else factor @ rng.standard_normal(len(self.nodes))
-            )
-            errors[self.nodes] = np.sqrt(share) * field + np.sqrt(1 - share) * errors[self.nodes]
-        return errors
+    def _inverse(self, codes: Array, n_levels: int, alpha: float) -> Array:
+        from pcfi._kernels.error_fields import add_step_weights
+        from pcfi._kernels.threads import run_rows
+
+        weights, directed = np.zeros(len(codes)), self.graph.directed
+        powers = np.empty(0) if directed else max(alpha, 1e-30) ** np.array([-1.0, 0.0, 1.0])
+        codes = np.ascontiguousarray(codes)
+        run_rows(
+            len(codes),
+            lambda first, last: add_step_weights(self._csr, codes, n_levels, powers, first, last, weights),
+            inline=directed or len(self.graph.indices) < 200_000,
+        )
+        related = (codes > 0) & (codes <= n_levels) & (weights > 0)
+        return np.divide(1.0, weights, out=np.zeros(len(codes)), where=related).astype(self.dtype)
+
+    def _filtered(self, scales: list[FieldScale], block: Array) -> Array:
+        """The polynomial applied to the lanes of `block`, which is overwritten; 0 where nothing is related.
+
+        The recurrence is that of R x, which takes one multiplication less.
+        """
+        inverse, total, previous = self._block(), self._block(), self._block()
+        inverse[:, len(scales) :] = previous[:] = 0
+        for lane, scale in enumerate(scales):
+            inverse[:, lane] = scale.inverse
+        rows = np.flatnonzero(inverse.any(axis=1)).astype(np.int32)
+        first, *others = _coefficients().tolist()
+        for part in row_blocks(*block.shape):
+            block[part] *= np.sqrt(inverse[part])
+            np.multiply(block[part], first, out=total[part])
+        added, current = np.zeros_like(inverse) if self.graph.directed else inverse[:0], block
+        own, through = -MIN_EIGENVALUE / (2 - MIN_EIGENVALUE), 2 / (2 - MIN_EIGENVALUE)
+        for degree, coefficient in enumerate(others):
+            factors = np.array([own, through, coefficient]) * ([1, 1, 1] if degree == 0 else [2, 2, 1])
+            self._step(rows, current, previous, inverse, added, factors, total)
+            current, previous = previous, current
+        for part in row_blocks(*block.shape):
+            root = np.sqrt(inverse[part])
+            np.divide(total[part], root, out=total[part], where=root > 0)
+        return total
+
+    def _step(self, rows: Array, current: Array, previous: Array, *others: Any) -> None:
+        from pcfi._kernels.error_fields import add_outgoing_sums, take_chebyshev_step
+        from pcfi._kernels.threads import run_rows
+
+        added = others[1]
+        if len(added):
+            added[:] = 0
+            add_outgoing_sums(self._csr, rows, current, added)
+
+        def work(first: int, last: int) -> None:
+            take_chebyshev_step(self._csr, rows[first:last], current, previous, *others)
+
+        run_rows(len(rows), work, inline=len(self.graph.indices) < 20_000)
+
+
+@cache
+def _coefficients() -> Array:
+    """Of the Chebyshev polynomial that is the power -1/2 of the eigenvalues of N."""
+    from numpy.polynomial.chebyshev import chebfit, chebpts1
+
+    places = chebpts1(DEGREE + 1)
+    eigenvalues = 1 + MIN_EIGENVALUE / 2 + (1 - MIN_EIGENVALUE / 2) * places
+    return np.asarray(chebfit(places, eigenvalues**-0.5, DEGREE))

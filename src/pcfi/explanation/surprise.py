@@ -119,7 +119,7 @@ def _quiet(settings: Settings) -> Settings:
 
 def parts_of(problem: Problem, n_folds: int = N_FOLDS) -> Array:
     """Part of each known cell of a column of numbers; -1 for all others."""
-    parts = np.random.default_rng(0).integers(n_folds, size=problem.values.shape)
+    parts = np.random.default_rng(0).integers(n_folds, size=problem.values.shape).astype(np.int8)
     parts[~problem.mask] = -1
     parts[:, problem.categorical] = -1
     parts[:, problem.channels.constant] = -1
@@ -154,15 +154,15 @@ def hidden_residuals(
     model, settings = fitted[0], replace(fitted[1], unreachable="mean", progress=False)
     expected, residuals = np.full((2, *parts.shape), np.nan)
     for part in range(int(parts.max()) + 1):
+        chosen = np.nonzero(parts == part)
         fold = _without(problem, suspects | (parts == part))
         filled = fill(fold, settings, backend_for(fold), model)
-        chosen = parts == part
-        if filled.hops is None or not chosen.any():
+        if filled.hops is None or not len(chosen[0]):
             continue
-        errors = model.expected_errors(fold.graph, filled.hops, filled.values)
-        distance = _standardized(model, problem.values) - _standardized(model, filled.values)
+        errors = model.expected_errors(fold.graph, filled.hops, filled.values)[chosen]
         expected[chosen] = filled.values[chosen]
-        residuals[chosen] = distance[chosen] / np.maximum(errors[chosen], 1e-12)
+        distance = [_standardized(model, values[chosen], chosen[1]) for values in (problem.values, expected)]
+        residuals[chosen] = (distance[0] - distance[1]) / np.maximum(errors, 1e-12)
     for channel in np.flatnonzero(two_valued(problem)):
         residuals[:, channel] = _two_valued_residuals(problem, int(channel), expected[:, channel])
     return expected, residuals
@@ -189,11 +189,11 @@ def _two_valued_residuals(problem: Problem, channel: int, expected: Array) -> Ar
     return residuals
 
 
-def _standardized(model: ValueModel, values: Array) -> Array:
-    """Values on the scale of the model; what is not possible there is as far as can be."""
+def _standardized(model: ValueModel, values: Array, channels: Array) -> Array:
+    """Values of single cells on the scale of the model; what is not possible there is as far as can be."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        transformed = np.where(model.scale.logarithmic, np.log(values), values)
-    return np.nan_to_num(model.scale.standardized(transformed), nan=-1e6, posinf=1e6, neginf=-1e6)
+        transformed = np.where(model.scale.logarithmic[channels], np.log(values), values)
+    return np.nan_to_num(model.scale.standardized(transformed, channels), nan=-1e6, posinf=1e6, neginf=-1e6)
 
 
 def _suspects(scores: Array, parts: Array) -> Array:

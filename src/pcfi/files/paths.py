@@ -44,6 +44,28 @@ def suffix_of(path: str) -> str:
     return f".{name.rsplit('.', 1)[-1].lower()}" if "." in name else ""
 
 
+def numbered_path(path: str, number: int) -> str:
+    """The path of a draw beside a table; a table of a database has its number in its name.
+
+    >>> numbered_path("filled.csv.gz", 2)
+    'filled.draw2.csv.gz'
+    >>> numbered_path("shop.duckdb/filled", 2)
+    'shop.duckdb/filled_draw2'
+    """
+    text = path.rstrip("/")
+    folder, slash, name = text.replace(os.sep, "/").rpartition("/")
+    if "." not in name:
+        return f"{text}_draw{number}"
+    stem = table_stem(name)
+    return f"{folder}{slash}{stem}.draw{number}{name[len(stem) :]}"
+
+
+def table_stem(name: str) -> str:
+    """The name of a file without its suffix, and without that of a compression."""
+    stem = name.rsplit(".", 1)[0]
+    return stem.rsplit(".", 1)[0] if suffix_of(name) in COMPRESSIONS and "." in stem else stem
+
+
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 
 

@@ -28,16 +28,23 @@ def code_columns(table: NodeTable, edges: Any = None, ends: EdgeColumns | None =
     frame, names = narwhals().from_native(table.native, eager_only=True), []
     for column in table.columns:
         series = frame.get_column(column.name)
-        if column.codes is None and len(series) >= MIN_ROWS and series.dtype.is_numeric() and not column.missing.any():
-            values = np.asarray(series.cast(narwhals().Float64).to_numpy())
-            is_code = re.search(CODE_NAMES, str(column.name)) is not None
-            is_measurement = re.search(MEASUREMENT_NAMES, str(column.name)) is not None
-            if (is_code and _are_unique_integers(values)) or (_are_consecutive(values) and not is_measurement):
-                names.append(column.name)
+        is_complete = column.codes is None and series.dtype.is_numeric() and not column.missing.any()
+        if not is_complete or len(series) < MIN_ROWS:
+            continue
+        if holds_codes(column.name, np.asarray(series.cast(narwhals().Float64).to_numpy())):
+            names.append(column.name)
     if names and is_frame(edges):
         named = table.id_like_channel(edges, ends or EdgeColumns())
         return [name for name in names if name != named]
     return names
+
+
+def holds_codes(name: str, values: Array) -> bool:
+    """Whether the values of a channel without missing cells are codes."""
+    is_called_so, is_measured = (
+        re.search(pattern, str(name)) is not None for pattern in (CODE_NAMES, MEASUREMENT_NAMES)
+    )
+    return (is_called_so and are_unique_integers(values)) or (not is_measured and _are_consecutive(values))
 
 
 def warn_of_columns(table: NodeTable, codes: list[str], remedy: str, *, stacklevel: int) -> None:
@@ -73,9 +80,10 @@ def code_text(names: list[str]) -> str:
     )
 
 
-def _are_unique_integers(values: Array) -> bool:
+def are_unique_integers(values: Array) -> bool:
+    """Whether values are whole numbers that all differ."""
     return bool((values == np.rint(values)).all() and len(np.unique(values)) == len(values))
 
 
 def _are_consecutive(values: Array) -> bool:
-    return bool(values.max() - values.min() + 1 == len(values)) and _are_unique_integers(values)
+    return bool(values.max() - values.min() + 1 == len(values)) and are_unique_integers(values)

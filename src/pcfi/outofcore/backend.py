@@ -11,7 +11,7 @@ from pcfi._typing import Array
 from pcfi.errors import StorageError, counted
 from pcfi.imputation import check_bounds
 from pcfi.inputs.problem import Problem, group_by_key
-from pcfi.outofcore import file_names
+from pcfi.outofcore import draw_tasks, file_names
 from pcfi.outofcore.estimation_tasks import choose_sample
 from pcfi.outofcore.filled_rows import FilledRows
 from pcfi.outofcore.interval_tasks import spread_groups
@@ -109,9 +109,11 @@ class OutOfCoreBackend:
         self._run.folder.save(file_names.UNREACHABLE, fill.astype(self._run.dtype))
 
     def write_results(self) -> None:
-        """Write values, confidence, hops and intervals, range by range."""
-        if self._run.results["intervals"] is not None:
+        """Write values, confidence, hops, intervals and draws, range by range."""
+        if self._run.has_errors:
             self._spread_errors(len(spread_groups(self._run)))
+        if self._run.n_draws:
+            self._draw_fields()
         self._once(file_names.SINKS, self._make_sinks)
         self._do("write", self._run.n_ranges)
         self._check_results()
@@ -127,6 +129,14 @@ class OutOfCoreBackend:
 
     def _spread_errors(self, count: int) -> None:
         self._do("spread", count)
+
+    def _draw_fields(self) -> None:
+        """Draw the errors of all cells, as far as neighbours have them in common."""
+        run = self._run
+        draw_tasks.refuse_unknown_errors(run)
+        self._do("relate", 1)
+        self._do("scale", draw_tasks.scale_count(run))
+        self._do("field", run.n_draws * len(draw_tasks.field_groups(run)))
 
     def _routes(self) -> list[tuple[Route, Array]]:
         """Which channels take which route through stage 1."""

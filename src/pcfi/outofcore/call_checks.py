@@ -7,6 +7,7 @@ import numpy as np
 from pcfi.errors import FeatureError, ParameterError
 from pcfi.files.paths import is_address, place_of
 from pcfi.outofcore.feature_stores import FeatureStore
+from pcfi.outofcore.file_names import draw_name
 from pcfi.settings import Settings
 
 METHODS = ("pcfi", "fp")
@@ -20,6 +21,9 @@ def check_choices(settings: Settings, results: dict[str, str | None], coverage: 
         raise ParameterError(f"method {settings.method!r} has no confidence: leave confidence= out")
     if results["intervals"] is not None and (settings.method, settings.objective) != ("pcfi", "values"):
         raise ParameterError("intervals belong to objective='values' and method 'pcfi': leave intervals= out")
+    choices = settings.method, settings.objective, settings.unreachable
+    if draw_name(1) in results and choices != ("pcfi", "values", "mean"):
+        raise ParameterError("draws belong to objective='values', method 'pcfi' and unreachable='mean'")
     if not 0 < coverage < 1:
         raise ParameterError(
             f"must be a number between 0 and 1 (both excluded), got {coverage!r}", parameter="coverage"

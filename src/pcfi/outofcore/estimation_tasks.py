@@ -16,6 +16,7 @@ from pcfi._typing import Array
 from pcfi.estimation.channel_moments import ChannelMoments, moments_of_rows
 from pcfi.estimation.channel_scale import ChannelScale, candidate_scales
 from pcfi.estimation.fitting import fit_to_sample, prior_model
+from pcfi.estimation.graph_origin import share_of_similar_rows
 from pcfi.estimation.representation import choose_representation
 from pcfi.estimation.resolution import tuning_of
 from pcfi.estimation.result import ColumnReport, ColumnReports, Tried, Tuning, seed_of
@@ -39,7 +40,7 @@ def choose_sample(run: OutOfCoreRun) -> None:
         levels = np.zeros(1 + max(len(entry["levels"]) for entry in entries), dtype=np.int64)
         for entry in entries:
             levels[: len(entry["levels"])] += entry["levels"]
-        nodes, core = sample_nodes(run.graph, _informed(run), levels, run.n_channels)
+        nodes, core = sample_nodes(run.graph, _informed(run), levels, max_sample_nodes(run.n_channels))
     run.folder.save(file_names.SAMPLE_CORE, core)
     run.folder.save(file_names.SAMPLE_NODES, nodes)
 
@@ -79,25 +80,32 @@ def fit(run: OutOfCoreRun, index: int) -> Entry:
     names = [one.name for one in fields(ChannelMoments)]
     stored = [run.folder.load(file_names.moments(number)) for number in ranges]
     moments = ChannelMoments.joined([ChannelMoments(**dict(zip(names, part, strict=True))) for part in stored])
+    entry: Entry = {}
     with np.errstate(all="ignore"):
         if settings.objective == "representation":
             tuning = choose_representation(run.channels, moments, settings)
         else:
-            tuning = _fit_values(run, candidate_scales(run.channels, moments, run.limits))
+            drawn = stored_sample(run)
+            tuning = _fit_values(run, drawn, candidate_scales(run.channels, moments, run.limits))
+            if drawn.core is None and run.surveyed.n_missing:  # of a sample, neighbours are most similar by its choice
+                entry["similar_rows"] = float(np.nan_to_num(share_of_similar_rows(drawn.problem)))
     _save_model(run, tuning)
-    return {}
+    return entry
 
 
-def _fit_values(run: OutOfCoreRun, scales: list[ChannelScale]) -> Tuning:
+def stored_sample(run: OutOfCoreRun) -> Sample:
+    """The sample that the value model is fitted to."""
     values, known = (
         np.concatenate([run.folder.load(name(number)) for number in range(run.n_ranges)])
         for name in (file_names.sample_values, file_names.sample_known)
     )
     nodes, core = run.folder.load(file_names.SAMPLE_NODES), run.folder.load(file_names.SAMPLE_CORE)
     if len(core):
-        drawn = sample_of_rows(run.surveyed, nodes, core, values, known)
-    else:
-        drawn = Sample(replace(run.surveyed, values=values, mask=known))
+        return sample_of_rows(run.surveyed, nodes, core, values, known)
+    return Sample(replace(run.surveyed, values=values, mask=known))
+
+
+def _fit_values(run: OutOfCoreRun, drawn: Sample, scales: list[ChannelScale]) -> Tuning:
     fitted = fit_to_sample(drawn, scales, run.settings, seed_of(run.settings.random_state), run.surveyed)
     return tuning_of(run.surveyed, run.settings, fitted, lambda: prior_model(drawn, scales[0]))
 

@@ -13,6 +13,8 @@ SAMPLE_NODES = "sample-nodes.npy"  # nodes whose rows the value model is fitted 
 SAMPLE_CORE = "sample-core.npy"  # places of those among them whose cells may be hidden; empty: all
 MODEL = "model.npz"  # the value model
 TUNING = "tuning.json"  # what the fit chose and found
+RELATION_SHARES = "relation-shares.npy"  # of the errors of each channel that neighbours have in common
+RELATION_ROOTS = "relation-roots.npy"  # of the covariances of the coefficients of each column
 FILLED = "filled.raw"  # all filled values, column by column, for explanations and reports
 CODES = "codes.raw"  # hops of all patterns, one by one, likewise
 ERRORS = "errors.raw"  # expected errors, column by column, likewise
@@ -22,6 +24,12 @@ ORDER = "order.raw"  # the nodes in the order of the partitions
 POSITIONS = "positions.raw"  # place of each node in that order
 GROUP_COSTS = "group-costs.npy"  # work of each group of rows in that order
 CHECKPOINT = "checkpoint.json"  # the last checkpoint of a diffusion in partitions
+DRAW = "draw"  # beginning of the names of the results draw1, draw2, ...
+
+
+def draw_name(number: int) -> str:
+    """What the results of a run call a draw."""
+    return f"{DRAW}{number}"
 
 
 def survey(index: int) -> str:
@@ -72,6 +80,16 @@ def panel(number: int) -> str:
 def spread(number: int) -> str:
     """What the neighbours of the cells of some channels say about their errors."""
     return f"spread-{number}.raw"
+
+
+def field_scale(pattern: int) -> str:
+    """What the random fields of a pattern have in common."""
+    return f"field-scale-{pattern}.raw"
+
+
+def field(draw: int, group: int) -> str:
+    """Random fields of some channels in a draw."""
+    return f"field-{draw}-{group}.raw"
 
 
 def begun(number: int) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 
 from pcfi._typing import Array
 from pcfi.backends.cpu import CpuBackend
+from pcfi.estimation.value_model import ValueModel
 from pcfi.inputs.problem import Problem
 from pcfi.outofcore import file_names
 from pcfi.outofcore.run import OutOfCoreRun
@@ -32,8 +33,13 @@ class FilledRows:
             self._put_panels(start, rows)
             yield start, rows
 
-    def final(self, index: int) -> Iterator[tuple[int, Array, Hops, Any]]:
-        """Rows of a range after all stages, with their hops, and the record batch that they were read from, if any."""
+    def final(
+        self, index: int, other: ValueModel | None = None
+    ) -> Iterator[tuple[int, Array, Hops, Any, Array | None]]:
+        """Rows of a range after all stages, with their hops, and the record batch that they were read from, if any.
+
+        Then what another value model makes of them, if one is given.
+        """
         run, refine = self._run, self._refinement()
         unreachable = run.folder.load(file_names.UNREACHABLE) if run.folder.has(file_names.UNREACHABLE) else None
         for start, rows, batch, known in self._started(index, batches=True):
@@ -41,11 +47,18 @@ class FilledRows:
             refine(start, rows, hops)
             if unreachable is not None:
                 CpuBackend().place_unreachable(hops, unreachable, rows)
-            if run.model is not None and known is not None:
-                model = run.model.of_rows(slice(start, start + len(rows)))
-                with np.errstate(all="ignore"):
-                    model.apply(known, hops, rows, fill_unreachable=run.settings.unreachable == "mean")
-            yield start, rows, hops, batch
+            others = None if other is None else rows.copy()
+            for model, out in ((run.model, rows), (other, others)):
+                if model is not None and out is not None and known is not None:
+                    self._estimate(model, known, hops, start, out)
+            yield start, rows, hops, batch, others
+
+    def _estimate(self, model: ValueModel, known: Problem, hops: Hops, start: int, out: Array) -> None:
+        """Turn diffused rows into estimates."""
+        with np.errstate(all="ignore"):
+            model.of_rows(slice(start, start + len(out))).apply(
+                known, hops, out, fill_unreachable=self._run.settings.unreachable == "mean"
+            )
 
     def propagation(self) -> ChannelPropagation:
         """Stage 2, from the sums over the channels of all panels."""

@@ -14,7 +14,7 @@ from pcfi.outofcore.backend import OutOfCoreBackend, fill_run
 from pcfi.outofcore.estimation_tasks import stored_tuning
 from pcfi.outofcore.mapped_graph import MappedGraph
 from pcfi.outofcore.node_source import NodeSource
-from pcfi.outofcore.opening import RunRequest, opened_run, result_path, run_settings
+from pcfi.outofcore.opening import RunRequest, draw_results, opened_run, result_path, run_settings
 from pcfi.outofcore.partitioned.backend import PartitionedBackend
 from pcfi.outofcore.result import StoredImputation, report
 from pcfi.outofcore.run import OutOfCoreRun
@@ -53,6 +53,7 @@ def impute(
     hops: str | Path | None = None,
     intervals: str | Path | None = None,
     coverage: float = 0.9,
+    draws: int = 0,
     memory: int | float | str | None = None,
     work: str | Path | None = None,
     client: Any = None,
@@ -125,6 +126,9 @@ def impute(
         the ids and columns such as age_low, age_high and age_error. Values only.
     coverage : float, default=0.9
         Probability that an interval holds the true value.
+    draws : int, default=0
+        Number of completed tables that are plausible together, as `Imputation.draws(random_state=random_state)` gives
+        them, that are written beside the result: filled.draw1.parquet, filled.draw2.parquet, ... Values only.
     memory : int, float or str, default=None
         Bytes of private memory that a process may take in all, such as "4GB"; on a cluster, each worker. Mapped files
         are not counted: the system keeps as much of them in memory as there is room. None: 70 % of what is available
@@ -170,6 +174,7 @@ def impute(
             "confidence": result_path(confidence),
             "hops": result_path(hops),
             "intervals": result_path(intervals),
+            **draw_results(result, draws),
         },
         settings=settings,
         node_columns=NodeColumns(id=id, channels=columns, categorical=categorical, missing_values=missing_values),

@@ -11,6 +11,8 @@ from pcfi.outofcore import file_names
 from pcfi.outofcore.run import CHANNEL_FACTS, OutOfCoreRun
 from pcfi.outofcore.run_sinks import sinks_of
 
+RELATIONS = (file_names.RELATION_ROOTS, file_names.RELATION_SHARES)
+
 
 def drop_damaged(run: OutOfCoreRun) -> list[str]:
     """Remove what is damaged from the work folder and the journal; returns the names of the files."""
@@ -21,11 +23,14 @@ def drop_damaged(run: OutOfCoreRun) -> list[str]:
     damaged += _drop_tasks(run, "partition", lambda _, entry: _changed(run, entry) or ["partitions"] * (not divided))
     damaged += _drop_tasks(run, "hops", lambda _, entry: _changed(run, entry))
     damaged += _drop_tasks(run, "fit", lambda *_: _model_damage(run))
-    if not run.folder.finished("fit"):
+    damaged += _drop_tasks(run, "relate", lambda *_: _lost(run, *RELATIONS))
+    if not run.folder.finished("fit") or (run.n_draws and not run.folder.finished("relate")):
         damaged += _drop_tasks(run, "sample", lambda index, _: _lost(run, *_sample_files(index)))
     if not run.folder.has(file_names.prepared(CHANNEL_FACTS[-1])):
         damaged += _drop_tasks(run, "prepare", lambda index, _: _lost(run, file_names.prepared_survey(index)))
     damaged += _drop_tasks(run, "spread", lambda _, entry: _changed(run, entry))
+    for stage in ("scale", "field"):
+        damaged += _drop_tasks(run, stage, lambda _, entry: _changed(run, entry))
     damaged += _drop_tasks(run, "diffuse", lambda _, entry: _changed(run, entry) or _product_damage(run))
     diffused = {file_names.panel(number) for number in run.folder.finished("diffuse")}
     damaged += _drop_splits(run, diffused)

@@ -6,14 +6,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from pcfi._typing import Array
 from pcfi.errors import FeatureError, ParameterError, TooLargeError
 from pcfi.files.edge_files import kind_of_ends
 from pcfi.files.geo_files import geometry_of
-from pcfi.files.node_files import choose_columns, differ
+from pcfi.files.node_files import NodeFileContents, choose_columns, differ, dressed_numbers
 from pcfi.files.opening import InputFile, clear_errors
 from pcfi.files.paths import full_path, is_address, suffix_of, table_suffix
 from pcfi.files.text import holds_integers
 from pcfi.files.text_batches import TextBatches
+from pcfi.inputs.code_columns import MIN_ROWS, are_unique_integers, holds_codes
 from pcfi.inputs.columns import EdgeColumns, Kind, NodeColumns
 from pcfi.inputs.node_tables import kind_of_arrow
 from pcfi.outofcore.edge_tables import SUFFIXES as EDGE_SUFFIXES
@@ -86,6 +90,46 @@ def id_like_channel(nodes: NodeSource, graph: Any, columns: EdgeColumns, limit: 
             if holds_all and differ(ids):
                 return name
     return None
+
+
+def code_channels(nodes: NodeSource, limit: int) -> list[str]:
+    """Channels that hold codes, as `code_columns` finds them in a table."""
+    if not isinstance(nodes.store, ParquetStore) or nodes.store.shape[0] < MIN_ROWS:
+        return []
+    rows, found = _ParquetRows(nodes.store), []
+    for name in nodes.channels:
+        kind = kind_of_arrow(rows.schema.field(name).type)
+        if kind not in (Kind.INTEGER, Kind.NUMBER) or not _may_be_codes(rows.sample(name)):
+            continue
+        with suppress(TooLargeError):
+            column = rows.column(name, limit)
+            if _may_be_codes(column) and holds_codes(name, _as_floats(column)):
+                found.append(name)
+    return found
+
+
+def text_numbers(nodes: NodeSource, columns: NodeColumns) -> list[tuple[str, str]]:
+    """Columns of text whose first rows are all numbers with separators or signs, and a value of each."""
+    if not isinstance(nodes.store, ParquetStore):
+        return []
+    rows = _ParquetRows(nodes.store)
+    taken = {nodes.id, *nodes.channels, *nodes.categories}
+    names = [field.name for field in rows.schema if field.name not in taken and kind_of_arrow(field.type) is Kind.TEXT]
+    if not names or columns.channels is not None:
+        return []
+    head = next(rows.read(names))
+    return dressed_numbers(NodeFileContents(table=head, id=None, channels=[], categorical=[]), columns)
+
+
+def _may_be_codes(column: Any) -> bool:
+    values = _as_floats(column)
+    return len(values) > 0 and not np.isnan(values).any() and are_unique_integers(values)
+
+
+def _as_floats(column: Any) -> Array:
+    import pyarrow as pa
+
+    return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,9 +280,9 @@ class _ParquetRows(_Rows):
         self.file, self.schema, self._store = InputFile.of_table(store.path), store.schema, store
 
     def tables(self) -> Iterator[Any]:
-        return self._read(None)
+        return self.read(None)
 
-    def _read(self, names: list[str] | None) -> Iterator[Any]:
+    def read(self, names: list[str] | None) -> Iterator[Any]:
         import pyarrow as pa
 
         for _, batch in self._store.batches(0, self._store.shape[0], ROWS_AT_A_TIME, names):
@@ -248,7 +292,7 @@ class _ParquetRows(_Rows):
         return self._store.stamp
 
     def sample(self, name: str) -> Any:
-        return next(self._read([name]))[name]
+        return next(self.read([name]))[name]
 
     def column(self, name: str, limit: int) -> Any:
         try:

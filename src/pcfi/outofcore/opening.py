@@ -25,8 +25,9 @@ from pcfi.errors import (
     counted,
 )
 from pcfi.estimation.result import seed_of
+from pcfi.explanation.draws import check_count
 from pcfi.files.checksums import checksum
-from pcfi.files.paths import full_path, is_address, is_scratch, remove, suffix_of
+from pcfi.files.paths import full_path, is_address, is_scratch, numbered_path, remove, suffix_of
 from pcfi.imputation import plain_bounds
 from pcfi.inputs.columns import EdgeColumns, NodeColumns, shortened
 from pcfi.inputs.graphs import read_graph
@@ -35,6 +36,7 @@ from pcfi.outofcore.call_checks import check_choices, check_partitions, check_pl
 from pcfi.outofcore.cluster import connected
 from pcfi.outofcore.edge_source import EdgeSource, build_columns
 from pcfi.outofcore.feature_stores import FeatureStore, open_features
+from pcfi.outofcore.file_names import draw_name
 from pcfi.outofcore.folder import WorkFolder
 from pcfi.outofcore.integrity import drop_damaged
 from pcfi.outofcore.mapped_graph import MappedGraph, graph_facts, open_graph
@@ -60,7 +62,7 @@ class RunRequest:
     features : path or NodeSource
     graph : path or MappedGraph
     results : dict of str or None
-        Paths of values, confidence, hops and intervals.
+        Paths of values, confidence, hops and intervals, and of draw1, draw2, ... if there are draws.
     settings : Settings
     node_columns : NodeColumns
     edge_columns : EdgeColumns
@@ -199,6 +201,14 @@ def result_path(path: str | Path | None) -> str | None:
         return None
     full = full_path(path)
     return os.path.realpath(full) if not is_address(full) and Path(full).is_symlink() else full
+
+
+def draw_results(result: str | Path, draws: int) -> dict[str, str | None]:
+    """Where draws go: beside the result."""
+    if draws == 0 and not isinstance(draws, bool):
+        return {}
+    check_count(draws, "draws")
+    return {draw_name(number): result_path(numbered_path(str(result), number)) for number in range(1, draws + 1)}
 
 
 def work_path(work: str | Path | None, result: str | None) -> Path:

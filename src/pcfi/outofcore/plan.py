@@ -49,6 +49,16 @@ def row_bytes(size: ProblemSize) -> int:
     return values + propagation + size.n_patterns * 9
 
 
+def drawn_row_bytes(size: ProblemSize, n_draws: int) -> int:
+    """Bytes that a row takes besides, if there are draws: errors of all of them, and one table being made."""
+    return size.n_channels * (12 * n_draws + 96) if n_draws else 0
+
+
+def field_task_bytes(size: ProblemSize) -> int:
+    """Bytes of the random fields of some channels: four blocks, the errors, and random numbers."""
+    return size.n_nodes * (5 * ROW_BYTES + 24)
+
+
 def hops_task_bytes(size: ProblemSize) -> int:
     """Bytes of one search: flags and hops of its patterns, the rows of the search, or its queues."""
     known = min(size.n_patterns, patterns_at_a_time())
@@ -85,7 +95,8 @@ def make_plan(run: OutOfCoreRun, memory: Any, cluster: Any = None, partitions: i
     refuse_small_budget(run.store, first, run.settings, budget, base, workers if partitions > 1 else 0)
     reading = READ_COPIES * run.store.largest_read
     spare = budget - base - reading
-    chunk = max(64, min(MAX_CHUNK_BYTES, spare // 4) // row_bytes(first))
+    refuse_draws(first, run.n_draws, budget, base)
+    chunk = max(64, min(MAX_CHUNK_BYTES, spare // 4) // (row_bytes(first) + drawn_row_bytes(first, run.n_draws)))
     searches = max(1, min(threads, spare // max(1, hops_task_bytes(first))))
     plan = RunPlan(_range_rows(run), int(min(chunk, run.n_nodes)), int(searches), uuid4().hex)
     facts = {"budget": budget, "base": base, "threads": threads, "partitions": partitions, "workers": workers}
@@ -169,6 +180,16 @@ def refuse_small_budget(
         )
 
 
+def refuse_draws(size: ProblemSize, n_draws: int, budget: int, base: int) -> None:
+    """Raise `TooLargeError` if the random fields of draws take more than the budget."""
+    if n_draws and base + field_task_bytes(size) > budget:
+        words = two_sizes_in_words(base + field_task_bytes(size), budget)
+        raise TooLargeError(
+            f"draws for {size.n_nodes:,} nodes need about {words[0]} of private memory, but memory is {words[1]}: "
+            "grant more, or leave out draws"
+        )
+
+
 def _remedy(settings: Settings) -> str:
     if isinstance(settings.solver, UntilSettled):
         return "grant more, or fix the number of steps with {solver=FixedSteps(100)}, which needs half as much"
@@ -234,8 +255,11 @@ def check_layout(run: OutOfCoreRun) -> None:
 
 
 def disk_bytes(run: OutOfCoreRun) -> int:
-    """Bytes of the work folder: panels, hops, errors and bits of known cells, if every channel has its own pattern."""
-    spread = 0 if run.results["intervals"] is None else 8
+    """Bytes of the work folder: panels, hops, errors, fields and bits of known cells.
+
+    As many as there are if every channel has its own pattern.
+    """
+    spread = (8 if run.has_errors else 0) + (8 + 4 * run.n_draws if run.n_draws else 0)
     # the graph once more, its order, and of one panel its rows by partitions and two checkpoints
     divided = run.graph.indices.nbytes + run.n_nodes * (16 + 7 * ROW_BYTES) if run.partitioned else 0
     return (

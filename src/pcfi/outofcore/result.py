@@ -8,9 +8,11 @@ import numpy as np
 from pcfi.errors import ParameterError, PcfiWarning
 from pcfi.estimation.result import ColumnReports, Tuning, tuning_warnings
 from pcfi.files.paths import suffix_of
+from pcfi.imputation import mixes_units, scale_warnings, similar_rows_warnings
 from pcfi.optional import load
 from pcfi.outofcore.estimation_tasks import stored_tuning
 from pcfi.outofcore.feature_stores import open_zarr
+from pcfi.outofcore.file_names import DRAW, draw_name
 from pcfi.outofcore.run import OutOfCoreRun
 from pcfi.outofcore.run_settings import needs_fit
 from pcfi.outofcore.runners import TASKS
@@ -27,6 +29,8 @@ class StoredImputation:
     ----------
     values, confidence, hops, intervals : str or None
         Where they are; None if they were not asked for.
+    draws : tuple of str
+        Where the draws are.
     method : str
         The method used.
     alpha, beta : float or None
@@ -57,6 +61,7 @@ class StoredImputation:
     confidence: str | None
     hops: str | None
     intervals: str | None
+    draws: tuple[str, ...]
     method: str
     alpha: float | None
     beta: float | None
@@ -77,8 +82,9 @@ class StoredImputation:
         return ColumnReports() if self.tuning is None else self.tuning.columns
 
     def open(self, name: str = "values") -> Any:
-        """Open "values", "confidence", "hops" or "intervals": a mapped array, a Zarr array, or a pyarrow Dataset."""
+        """Open "values", "confidence", "hops", "intervals", "draw1", ...: a mapped array, a Zarr array or a Dataset."""
         paths = {"values": self.values, "confidence": self.confidence, "hops": self.hops, "intervals": self.intervals}
+        paths |= {draw_name(number): path for number, path in enumerate(self.draws, 1)}
         if name not in paths:
             raise ParameterError(f"there is no {name!r} to open: the results are {', '.join(paths)}")
         path = paths[name]
@@ -106,12 +112,19 @@ def report(run: OutOfCoreRun, filled: Filled) -> tuple[StoredImputation, list[Pc
     status, converged = status_of(problem, settings, outcome, hops), has_converged(settings, outcome)
     notices = usual_warnings(problem, settings, status, converged=converged, n_unreachable=n_unreachable)
     notices += tuning_warnings(tuning) if n_missing else []
+    for entry in run.folder.finished("fit").values() if run.model is not None else ():
+        notices += similar_rows_warnings(entry.get("similar_rows", 0.0))
+    if mixes_units(problem, settings):
+        written = run.folder.finished("write").values()
+        least, most = (np.array([entry[name] for entry in written]) for name in ("least", "most"))
+        notices += scale_warnings(problem, settings, least.min(axis=0), most.max(axis=0))
     is_pcfi = settings.method == "pcfi"
     found = StoredImputation(
         values=str(run.results["values"]),
         confidence=run.results["confidence"],
         hops=run.results["hops"],
         intervals=run.results["intervals"],
+        draws=tuple(str(path) for name, path in run.results.items() if name.startswith(DRAW)),
         method=settings.method,
         alpha=settings.alpha if is_pcfi else None,
         beta=settings.beta if is_pcfi else None,

@@ -90,12 +90,18 @@ class OutOfCoreRun:
         self.id: str | None = job["features"]["id"]
         self.categories: dict[str, list[str]] = job["features"]["categories"]
         self.results: dict[str, str | None] = job["results"]
+        self.n_draws = sum(name.startswith(file_names.DRAW) for name in self.results)
         self.coverage: float = job["coverage"]
         self.partitioned = bool(job.get("partitioned"))
         self.bounds: Any = job["bounds"]
         self.rounds: bool = job["rounds"]
         self.n_nodes, self.n_channels = self.store.shape
         self.dtype = working_dtype(self.store.dtype)
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether the errors to expect of all cells are computed."""
+        return self.results["intervals"] is not None or self.n_draws > 0
 
     def retire(self) -> None:
         """Remove the work folder of a finished run, which is of no use afterwards.

@@ -1,16 +1,17 @@
-"""A run -> the sinks of its results: values, and confidence, hops and intervals if they were asked for."""
+"""A run -> the sinks of its results: values, and confidence, hops, intervals and draws if they were asked for."""
 
 import numpy as np
 import numpy.typing as npt
 
 from pcfi.outofcore import file_names
 from pcfi.outofcore.feature_stores import ParquetStore
+from pcfi.outofcore.file_names import draw_name
 from pcfi.outofcore.run import OutOfCoreRun
 from pcfi.outofcore.sinks import ParquetSink, ResultSink, open_sink
 
 
 def sinks_of(run: OutOfCoreRun) -> dict[str, ResultSink]:
-    """What is written: values, and confidence, hops and intervals if they were asked for."""
+    """What is written: values, and confidence, hops, intervals and draws if they were asked for."""
     half = run.store.dtype.kind == "f" and run.store.dtype.itemsize == 2
     dtypes: dict[str, npt.DTypeLike] = {
         "values": np.dtype(np.float16) if half else run.dtype,
@@ -18,6 +19,8 @@ def sinks_of(run: OutOfCoreRun) -> dict[str, ResultSink]:
         "hops": np.int32,
         "intervals": run.dtype,
     }
+    draws = [draw_name(number) for number in range(1, run.n_draws + 1)]
+    dtypes |= dict.fromkeys(draws, dtypes["values"])
     names = run.store.names
     if not isinstance(run.store, ParquetStore):  # as in every table that is made from an array
         names = [f"channel_{name}" for name in names]
@@ -27,11 +30,12 @@ def sinks_of(run: OutOfCoreRun) -> dict[str, ResultSink]:
         for name, path in run.results.items()
         if path is not None
     }
-    if isinstance(found["values"], ParquetSink) and run.folder.has(file_names.channels("n_known")):
-        complete = np.flatnonzero(run.channels.n_known == run.n_nodes)
-        found["values"].kept = frozenset(run.store.names[k] for k in complete)
-        if run.rounds and run.folder.has(file_names.HOPS):
-            found["values"].rounded = frozenset(run.store.names[k] for k in _finite_channels(run))
+    for sink in (found[name] for name in ("values", *draws)):
+        if isinstance(sink, ParquetSink) and run.folder.has(file_names.channels("n_known")):
+            complete = np.flatnonzero(run.channels.n_known == run.n_nodes)
+            sink.kept = frozenset(run.store.names[k] for k in complete)
+            if run.rounds and run.folder.has(file_names.HOPS):
+                sink.rounded = frozenset(run.store.names[k] for k in _finite_channels(run))
     for sink in found.values():
         if isinstance(sink, ParquetSink):
             sink.categories = run.categories

@@ -14,7 +14,7 @@ import numpy as np
 from pcfi._typing import Array
 from pcfi.errors import ClusterError
 from pcfi.optional import load
-from pcfi.outofcore import estimation_tasks, interval_tasks, tasks
+from pcfi.outofcore import draw_tasks, estimation_tasks, interval_tasks, tasks, write_tasks
 from pcfi.outofcore.cluster import does_tasks, idle_reason, thread_addresses, workers_of
 from pcfi.outofcore.folder import WorkFolder
 from pcfi.outofcore.partitioned import layout
@@ -35,7 +35,10 @@ TASKS: dict[str, Callable[[OutOfCoreRun, int], Any]] = {
     "diffuse": tasks.diffuse_panel,
     "sums": tasks.sums,
     "spread": interval_tasks.spread,
-    "write": tasks.write,
+    "relate": draw_tasks.relate,
+    "scale": draw_tasks.scale,
+    "field": draw_tasks.field,
+    "write": write_tasks.write,
 }
 
 # By Dask's defaults, calls with this prefix are never moved to an idle worker, which would take their blocks along

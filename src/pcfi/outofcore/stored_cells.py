@@ -64,7 +64,7 @@ def stored_cells(run: OutOfCoreRun, id_bytes: int) -> CellInfo:
         model=run.model,
         settings=run.chosen,
         names=_names(run, id_bytes),
-        errors=None if run.model is None or run.results["intervals"] is None else _errors(run),
+        errors=None if run.model is None or not run.has_errors else _errors(run),
     )
 
 

@@ -5,11 +5,9 @@ hops      64 patterns -> hops of all nodes
 split     a range of rows -> its part of every panel: the known values, the mean elsewhere
 diffuse   a panel -> the same panel, filled (known cells are read, missing ones written, so it can be repeated)
 sums      some ranges of rows -> their part of the scatter matrix of stage 2
-write     a range of rows -> its part of the results
 """
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -17,16 +15,13 @@ from typing import Any
 import numpy as np
 
 from pcfi._typing import Array
-from pcfi.backends.cpu import CpuBackend
 from pcfi.errors import DivergenceError, FeatureError
-from pcfi.inputs.problem import Channels, to_half
+from pcfi.inputs.problem import Channels
 from pcfi.outofcore import file_names
 from pcfi.outofcore.filled_rows import FACTORS, FilledRows
 from pcfi.outofcore.folder import flush
-from pcfi.outofcore.interval_tasks import interval_rows
 from pcfi.outofcore.run import ROWS_IN_CACHE, OutOfCoreRun, patterns_at_a_time
-from pcfi.outofcore.run_sinks import sinks_of
-from pcfi.pipeline.policies import refuse_divergence, refuse_non_finite
+from pcfi.pipeline.policies import refuse_divergence
 from pcfi.stages.channel_propagation import ProductPropagation, PropagationParameters, reachable_sums
 from pcfi.stages.diffusion import InfluenceProduct, diffuse
 from pcfi.stages.hops import Hops, cells_by_hops, count_hops
@@ -116,16 +111,32 @@ def hops(run: OutOfCoreRun, index: int) -> Entry:
 
 def _known_in(run: OutOfCoreRun, chosen: Array) -> Array:
     """Known flags of all nodes in the chosen channels."""
-    bits = run.folder.map(file_names.KNOWN, (-(-run.n_channels // WORD), run.n_nodes), np.uint64)
     known = np.empty((run.n_nodes, len(chosen)), dtype=np.bool_)
+    for rows, part in _known_flags(run, chosen):
+        known[rows] = part
+    return known
+
+
+def known_nodes(run: OutOfCoreRun, chosen: Array) -> Array:
+    """Flags, in a column, of the nodes that know all of the chosen channels."""
+    known = np.empty((run.n_nodes, 1), dtype=np.bool_)
+    for rows, part in _known_flags(run, chosen):
+        known[rows, 0] = part.all(axis=1)
+    return known
+
+
+def _known_flags(run: OutOfCoreRun, chosen: Array) -> Iterator[tuple[slice, Array]]:
+    """Known flags of some rows at a time in the chosen channels."""
+    bits = run.folder.map(file_names.KNOWN, (-(-run.n_channels // WORD), run.n_nodes), np.uint64)
     words, places = np.divmod(chosen, WORD)
     for first in range(0, run.n_nodes, ROWS_IN_CACHE):
-        rows = slice(first, first + ROWS_IN_CACHE)
+        rows = slice(first, min(first + ROWS_IN_CACHE, run.n_nodes))
+        flags = np.empty((rows.stop - first, len(chosen)), dtype=np.bool_)
         for word in np.unique(words):
             part = np.ascontiguousarray(bits[word, rows]).view(np.uint8).reshape(-1, 8)
             here = np.flatnonzero(words == word)
-            known[rows, here] = np.unpackbits(part, axis=1, bitorder="little")[:, places[here]]
-    return known
+            flags[:, here] = np.unpackbits(part, axis=1, bitorder="little")[:, places[here]]
+        yield rows, flags
 
 
 def split(run: OutOfCoreRun, index: int) -> Entry:
@@ -202,35 +213,3 @@ def sums(run: OutOfCoreRun, index: int) -> Array:
     for start, rows in chain.from_iterable(filled.diffused(number) for number in groups[index].tolist()):
         scatter += stage.scatter(rows, run.hops_at(start, start + len(rows)).codes)
     return scatter
-
-
-def as_truth_values(rows: Array, channels: Array) -> Array:
-    """Rows with the truth value, 0 or 1, that is nearest in some channels."""
-    if not len(channels):
-        return rows
-    rows = rows.copy()
-    filled = rows[:, channels]
-    rows[:, channels] = np.where(np.isnan(filled), filled, filled > 0.5)
-    return rows
-
-
-def write(run: OutOfCoreRun, index: int) -> Entry:
-    """Write a range of rows of every result."""
-    sinks = sinks_of(run)
-    with ExitStack() as stack:
-        writers = {name: stack.enter_context(sink.range(index)) for name, sink in sinks.items()}
-        for start, rows, row_hops, batch in FilledRows(run).final(index):
-            with np.errstate(all="ignore"):
-                least, most = CpuBackend().channel_ranges(rows)
-            refuse_non_finite(least, most, run.surveyed)
-            values = as_truth_values(rows, run.store.truth_values)
-            writers["values"](start, to_half(values) if sinks["values"].dtype == np.float16 else values, batch)
-            named = run.named(batch)
-            if "confidence" in writers:
-                writers["confidence"](start, row_hops.confidence(run.chosen.alpha, run.dtype), named)
-            if "intervals" in writers:
-                ids = None if batch is None or run.id is None else batch.select([run.id])
-                writers["intervals"](start, interval_rows(run, start, rows, row_hops), ids)
-            if "hops" in writers:
-                writers["hops"](start, row_hops.expand(), named)
-    return {"results": {name: sink.checksum(index, *run.range_of(index)) for name, sink in sinks.items()}}
