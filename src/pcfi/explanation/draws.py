@@ -62,7 +62,7 @@ class Drawing:
     def deviations(self) -> Array:
         """Standard deviation of every cell on the scale of the model; 0 if known."""
         cells, errors = self.cells, self.cells.standardized_errors
-        half = self.model.half_widths(
+        half = self.model.half_spreads(
             np.zeros(cells.filled.shape) if errors is None else errors, cells.host_hops, COVERAGE
         )
         half[:, cells.categorical] = 0.0
