@@ -94,14 +94,10 @@ class ErrorModel:
     of_constants: Array
     n_known: Array
 
-    def neighbour_part(self, features: Array) -> Array:
-        """What the features of cells that are about neighbours add to log E|error|."""
-        return np.asarray((features - self.reference[1:4]) @ self.slopes[1:4])
-
     def neighbour_part_of_rows(
         self, graph: Any, hops: Hops, known: Array, rows: slice, channels: Any = slice(None)
     ) -> Array:
-        """The same for the missing cells of complete rows, and anything for other cells.
+        """What features about neighbours add to log E|error| of missing cells of complete rows; other cells: anything.
 
         `graph` is a `counting_graph`, `known` are standardised values of its nodes, NaN where one is missing, in the
         columns `channels`.
