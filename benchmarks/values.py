@@ -24,10 +24,11 @@ WITHOUT_GRAPH = ("diabetes, knn", "wine, knn", "breast_cancer, knn", "iris, knn"
 TABLES = (*LIBPYSAL, *SKLEARN, "field", *WITHOUT_GRAPH, *PAPER)
 CASES = (("cells", 0.1), ("cells", 0.3), ("cells", 0.5), ("cells", 0.9), ("rows", 0.3))
 GRAPH_CASES = (("cells", 0.5), ("cells", 0.995), ("rows", 0.5), ("rows", 0.995))
-SMALL, LARGE = 250, 1_600  # rows: up to here ten draws of the missing cells, from there one, else three
+DRAWS = ((50, 40), (250, 10), (1_600, 3))  # most rows of a table, and draws of its missing cells; else one
 MAX_ITERATIVE_COLUMNS = 30  # beyond, IterativeImputer takes minutes
 LEVEL = 0.9
 MIN_GROUP = 300  # cells of a column, hop or fifth whose coverage is looked at
+LEAST = 0.85  # coverage that such a group should have
 
 Table = tuple[np.ndarray, Any]
 
@@ -175,6 +176,34 @@ def least_coverage(covered: np.ndarray, groups: np.ndarray) -> float:
     return float(shares.min()) if len(shares) else float("nan")
 
 
+def columns_below(covered: np.ndarray, missing: np.ndarray) -> dict[str, float]:
+    """Columns of at least 300 cells that are covered too little, and how many would be by chance.
+
+    By chance: if intervals cover 90 % in every column, but for the noise of the missing cells and of a quantile that is
+    taken from the known cells of the column, whose coverage has a beta distribution.
+    """
+    from scipy.stats import betabinom
+
+    columns = np.nonzero(missing)[1]
+    n_cells, n_known = missing.sum(axis=0), (~missing).sum(axis=0)
+    shares = np.bincount(columns, weights=covered, minlength=len(n_cells)) / np.maximum(n_cells, 1)
+    large = n_cells >= MIN_GROUP
+    chances = betabinom.cdf(np.ceil(LEAST * n_cells) - 1, n_cells, LEVEL * (n_known + 1), (1 - LEVEL) * (n_known + 1))[
+        large
+    ]
+    return {
+        "columns": float(large.sum()),
+        "below 85 %": float((shares[large] < LEAST).sum()),
+        "below by chance": float(chances.sum()),
+    }
+
+
+def least_possible(truth: np.ndarray, missing: np.ndarray) -> float:
+    """Coverage of intervals that cover 90 % and include the most frequent value of each column."""
+    shares = [max(LEVEL, np.unique(column, return_counts=True)[1].max() / len(column)) for column in truth.T]
+    return float(np.average(shares, weights=missing.sum(axis=0)))
+
+
 def errors_of(truth: np.ndarray, graph: Any, missing: np.ndarray) -> dict[str, float]:
     """Root mean squared errors in standard deviations, and what the intervals of pcfi cover."""
     deviation = truth.std(axis=0)
@@ -204,10 +233,14 @@ def reliability(
     low, high = result.interval(LEVEL)
     covered = ((low <= truth) & (truth <= high))[missing].astype(float)
     expected, actual = (result.expected_error / unit)[missing], np.abs((result.values - truth) / unit)[missing]
-    fifths = np.digitize(expected, np.quantile(expected, [0.2, 0.4, 0.6, 0.8]))
+    known_unit = np.nanstd(np.where(missing, np.nan, truth), axis=0)
+    predicted = (result.expected_error / np.where(known_unit > 0, known_unit, 1.0))[missing]
+    fifths = np.digitize(predicted, np.quantile(predicted, [0.2, 0.4, 0.6, 0.8]))
     hops = np.where(result.unreachable, 0, result.hops)[missing]
     row = {
         "coverage": float(covered.mean()),
+        "least possible": least_possible(truth, missing),
+        **columns_below(covered, missing),
         "least, column": least_coverage(covered, np.nonzero(missing)[1]),
         "least, hop": least_coverage(covered, hops),
         "least, fifth": least_coverage(covered, fifths),
@@ -229,11 +262,14 @@ def rows(names: list[str]) -> Iterator[dict[str, Any]]:
         truth, graph = table_of(name)
         is_paper = name in PAPER
         for kind, rate in GRAPH_CASES if is_paper else CASES:
-            n_draws = 10 if len(truth) <= SMALL else 3 if len(truth) < LARGE else 1
+            n_draws = next((count for most, count in DRAWS if len(truth) <= most), 1)
             each = [errors_of(truth, graph, hide(truth, kind, rate, seed)) for seed in range(n_draws)]
             row = {key: float(np.mean([one[key] for one in each])) for key in each[0]}
-            best = min(row[rival] for rival in RIVALS if np.isfinite(row[rival]))
-            yield {"table": name, "missing": kind, "rate": rate, **row, "pcfi over best": row["pcfi"] / best}
+            best = min((rival for rival in RIVALS if np.isfinite(row[rival])), key=row.__getitem__)
+            differences = [one["pcfi"] - one[best] for one in each]
+            noise = np.std(differences, ddof=1) / np.sqrt(n_draws) if n_draws > 1 else float("nan")
+            row |= {"pcfi over best": row["pcfi"] / row[best], "standard error": float(noise) / row[best]}
+            yield {"table": name, "missing": kind, "rate": rate, **row}
             print(name, kind, rate, {key: round(value, 3) for key, value in row.items()}, flush=True)
 
 

@@ -19,6 +19,7 @@ import pcfi
 from pcfi.estimation import (
     cell_model,
     channel_scale,
+    conformal_scores,
     error_fitting,
     error_model,
     factor_model,
@@ -60,7 +61,9 @@ CONSTANTS: tuple[tuple[Any, str], ...] = (
     (graph_estimates, "SCORE_PRIOR"),
     (error_model, "SLOPE_RIDGE"),
     (error_model, "SPREAD_PRIOR_CELLS"),
-    (error_model, "MIN_POOLED_SCORES"),
+    (error_model, "MIN_RELATIVE_VARIANCE"),
+    (error_model, "ERROR_POWER"),
+    (conformal_scores, "MIN_POOLED_SCORES"),
     (channel_scale, "MARGIN"),
     (fitting, "REGRESSION_UNITS"),
     (fitting, "ENOUGH_CELLS"),

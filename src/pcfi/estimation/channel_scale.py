@@ -47,8 +47,10 @@ class ChannelScale:
         Value that the mean is drawn towards, and by how many cells; on the scale of the model.
     has_mode : ndarray of bool
         Whether most known values are equal to the mode.
-    next_to_mode : ndarray
-        The known value next to the mode, if there is a mode.
+    next_to_mode, mean_of_others : ndarray
+        If there is a mode, the known value next to it, and the mean of all known values that differ from it.
+    distance : ndarray
+        Distance of the known values of a channel that has two, in standard deviations; NaN for others.
     low, high : ndarray
         Bounds of filled values.
     least, greatest : ndarray
@@ -65,6 +67,8 @@ class ChannelScale:
     prior_cells: Array
     has_mode: Array
     next_to_mode: Array
+    mean_of_others: Array
+    distance: Array
     low: Array
     high: Array
     least: Array
@@ -122,13 +126,14 @@ class ChannelScale:
         return np.clip(values, self.low, self.high)
 
     def reach_mode(self, values: Array, low: Array, high: Array) -> tuple[Array, Array]:
-        """Extend intervals to include the mode where it is the known value next to the estimate.
+        """Extend intervals to include the mode where it is more probable than all other values together.
 
-        Where most known values are equal, the errors of most hidden cells are the distance of the estimate from that
-        value, so their scores hardly differ, and whether an interval includes it would be decided by rounding.
+        That is where the estimate is nearer to the mode than to the mean of the others. The errors of most hidden cells
+        are the distance of the estimate from the mode, so their scores hardly differ, and whether an interval includes
+        it would be decided by rounding.
         """
         mode = np.exp(self.mode, out=self.mode.copy(), where=self.logarithmic)
-        is_next = self.has_mode & (np.abs(values - mode) <= np.abs(values - self.next_to_mode))
+        is_next = self.has_mode & (np.abs(values - mode) <= np.abs(values - self.mean_of_others))
         return np.where(is_next, np.minimum(low, mode), low), np.where(is_next, np.maximum(high, mode), high)
 
     def shifted_location(self, channels: Channels) -> Array:
@@ -175,18 +180,24 @@ def scale_of_moments(
     low, high = channels.low.astype(np.float64), channels.high.astype(np.float64)
     margin = MARGIN * (high - low)
     location = np.where(active, mode + share * (mean - mode), mean)
-    next_to_mode = np.where(at_least, moments.above, moments.below)
+    n_mode = np.where(at_greatest, moments.n_greatest, moments.n_least)
+    of_others = channels.n_known * channels.mean.astype(np.float64) - n_mode * np.where(at_greatest, high, low)
+    unit = np.where(active & (variances > 0), channel_ranges(ends) * np.sqrt(np.maximum(variances, 0.0)), 1.0)
     return ChannelScale(
         active=active,
         n_known=channels.n_known,
         logarithmic=logarithmic,
         location=location,
-        unit=np.where(active & (variances > 0), channel_ranges(ends) * np.sqrt(np.maximum(variances, 0.0)), 1.0),
+        unit=unit,
         typical=np.where(logarithmic, channels.mean, location),
         mode=mode,
         prior_cells=prior_cells,
         has_mode=has_mode,
-        next_to_mode=np.where(has_mode, next_to_mode, np.where(at_least, high, low)),
+        next_to_mode=np.where(
+            has_mode, np.where(at_least, moments.above, moments.below), np.where(at_least, high, low)
+        ),
+        mean_of_others=of_others / np.maximum(channels.n_known - n_mode, 1),
+        distance=np.where(_has_two_values(channels, moments), channel_ranges(ends) / unit, np.nan),
         low=np.maximum(low - margin, natural[0]),
         high=np.minimum(high + margin, natural[1]),
         least=natural[0],
@@ -206,8 +217,13 @@ def _natural_bounds(channels: Channels, moments: ChannelMoments) -> Array:
     least = np.where((low >= 0) & (channels.n_known > 0), 0.0, -np.inf)
     several = channels.n_known >= MIN_KNOWN_FOR_BOUNDS
     greatest = np.where(several & (low >= 0) & (high <= 1), 1.0, np.inf)
-    two = several & (moments.n_least + moments.n_greatest == channels.n_known) & ~channels.constant
+    two = _has_two_values(channels, moments)
     return np.where(two, np.stack([low, high]), np.stack([least, greatest]))
+
+
+def _has_two_values(channels: Channels, moments: ChannelMoments) -> Array:
+    several = channels.n_known >= MIN_KNOWN_FOR_BOUNDS
+    return np.asarray(several & (moments.n_least + moments.n_greatest == channels.n_known) & ~channels.constant)
 
 
 def _log_fits_better(channels: Channels, moments: ChannelMoments, log_variance: Array) -> Array:

@@ -6,11 +6,14 @@ import numpy as np
 
 from pcfi._typing import Array
 from pcfi.estimation.channel_scale import ChannelScale
+from pcfi.estimation.conformal_scores import ConformalScores
 from pcfi.estimation.error_model import (
     ErrorModel,
     cell_features,
-    fit_gamma_regression,
+    fit_error_regression,
+    log_relative_deviation,
     neighbour_moments,
+    shrunken_skewness,
     usual_spreads,
 )
 from pcfi.estimation.graph_estimates import HiddenEstimates
@@ -18,7 +21,8 @@ from pcfi.estimation.training import FoldEstimate, TrainingRows
 from pcfi.inputs.problem import Channels, Problem, known_cells
 
 REPORTED_COVERAGE = 0.9  # of the intervals whose coverage is reported
-MAX_SCORES = 50_000  # hidden cells that errors are learned from
+MAX_REGRESSION_CELLS = 50_000  # hidden cells that expected errors are learned from
+MAX_SCORES = 250_000  # hidden cells that intervals are learned from: of hundreds of columns, each needs hundreds
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +57,8 @@ def fit_errors(
     values = np.zeros(problem.values.shape)  # of which known cells count
     for rows, at, known in known_cells(problem):
         values[rows, at] = scale.standardized(known, at)
-    thin = max(1, -(-sum(len(part.truth) for part in estimates) // MAX_SCORES))
-    sampled = [_thinned(part, thin) for part in estimates] if thin > 1 else estimates
+    most = MAX_SCORES // len(estimates) if sum(len(part.truth) for part in estimates) > MAX_SCORES else MAX_SCORES
+    sampled = [_thinned(part, most) for part in estimates]
     cells = [(part.nodes[one.sources], part.channels[one.sources]) for part, one in zip(hidden, sampled, strict=True)]
     places = [
         (part.fold.problem.graph, part.fold.hops, values, *cell) for part, cell in zip(hidden, cells, strict=True)
@@ -69,35 +73,43 @@ def fit_errors(
         ]
     )
     of_model = 0.5 * np.log(np.concatenate([one.variance for one in sampled]))
-    features = np.column_stack([of_model, of_neighbours])
+    skewness = shrunken_skewness(training.values, training.channels, n_channels)
+    shifts = np.concatenate([part.shift[cell[1]] for part, cell in zip(hidden, cells, strict=True)])
+    estimated = np.concatenate([one.value for one in sampled]) + shifts
+    of_size = log_relative_deviation(estimated, skewness[channels])
+    features = np.column_stack([of_model, of_neighbours, of_size])
     errors = np.concatenate([np.abs(one.truth - one.value) for one in sampled])
     numbers = np.repeat(np.arange(len(cells)), [len(cell[0]) for cell in cells])
-    level, slopes, reference = fit_gamma_regression(errors, features, channels, n_channels)
-    scores = _cross_fitted_scores(errors, features, channels, numbers, n_channels)
+    learned = _drawn(len(errors), MAX_REGRESSION_CELLS)
+    level, slopes, reference = fit_error_regression(errors[learned], features[learned], channels[learned], n_channels)
+    scores = _cross_fitted_scores(errors, features, channels, numbers, learned, n_channels)
     units = [_relative_units(part, scale, problem.channels) for part in hidden]
     scores /= np.concatenate([unit[cell[1]] for unit, cell in zip(units, cells, strict=True)])
-    order = np.argsort(scores, kind="stable")
     codes = [part.fold.hops.codes_at(*cell) for part, cell in zip(hidden, cells, strict=True)]
     reached = [part.fold.hops.is_reachable(code) for part, code in zip(hidden, codes, strict=True)]
-    score_hops = np.concatenate([np.where(there, code, 0) for there, code in zip(reached, codes, strict=True)])
-    score_hops = score_hops.astype(np.int64)[order]
+    hops = np.concatenate([np.where(there, code, 0) for there, code in zip(reached, codes, strict=True)])
+    hops = hops.astype(np.int64)
+    of_intervals = np.where(np.isnan(scale.distance)[channels], scores, errors / scale.distance[channels])
+    interval_scores = ConformalScores.of(of_intervals, channels, hops)
     model = ErrorModel(
         level=level,
         slopes=slopes,
         reference=reference,
+        skewness=skewness,
         usual_spread=spread,
         edge_weight=edge_weight,
-        max_hops=max(int(score_hops.max(initial=1)), 1),
-        scores=scores[order],
-        score_channels=channels[order],
-        score_hops=score_hops,
+        max_hops=max(int(hops.max(initial=1)), 1),
+        scores=ConformalScores.of(scores[learned], channels[learned], hops[learned]),
+        interval_scores=interval_scores,
+        distance=scale.distance,
         deviations=known_deviations(training),
         of_constants=constant_errors(problem, scale),
         n_known=scale.n_known,
     )
     quantiles = model.quantiles(REPORTED_COVERAGE)
-    limits = quantiles[model.score_channels] * model.hop_factors(quantiles, REPORTED_COVERAGE)[score_hops]
-    covered, channels = model.scores <= limits, model.score_channels
+    limits = quantiles[interval_scores.channels]
+    limits = limits * model.hop_factors(quantiles, REPORTED_COVERAGE)[interval_scores.hops]
+    covered, channels = interval_scores.values <= limits, interval_scores.channels
     return model, _column_errors(scale, hidden, estimates, of_graph, n_channels, covered, channels)
 
 
@@ -129,25 +141,42 @@ def constant_errors(problem: Problem, scale: ChannelScale) -> Array:
     return np.where(constant, share * size, np.nan)
 
 
-def _thinned(estimate: FoldEstimate, step: int) -> FoldEstimate:
-    """One of `step` cells, drawn at random: cells are in the order of rows, so every n-th would be of few channels."""
-    n_cells = len(estimate.truth)
-    chosen = np.sort(np.random.default_rng(0).choice(n_cells, -(-n_cells // step), replace=False))
+def _thinned(estimate: FoldEstimate, most: int) -> FoldEstimate:
+    """At most so many of the cells."""
+    chosen = _drawn(len(estimate.truth), most)
     return FoldEstimate(**{name: part[chosen] for name, part in vars(estimate).items()})
 
 
-def _cross_fitted_scores(errors: Array, features: Array, channels: Array, fold: Array, n_channels: int) -> Array:
-    """Errors over what the other folds let expect; over what the other half lets expect if there is one fold."""
+def _drawn(n_cells: int, most: int) -> "Array | slice":
+    """At most so many cells, drawn at random: they are in the order of rows, so every n-th would be of few channels."""
+    if n_cells <= most:
+        return slice(None)
+    return np.sort(np.random.default_rng(0).choice(n_cells, most, replace=False))
+
+
+def _cross_fitted_scores(
+    errors: Array, features: Array, channels: Array, fold: Array, learned: "Array | slice", n_channels: int
+) -> Array:
+    """Errors over what the `learned` cells of other folds let expect, or those of the other half of a single fold."""
     scores = np.empty(len(errors))
     if not fold.any():
         fold = np.random.default_rng(0).permutation(len(errors)) % 2
+    takes_part = np.zeros(len(errors), dtype=np.bool_)
+    takes_part[learned] = True
     for number in np.unique(fold):
         own = fold == number
-        others = ~own if (~own).any() else own
-        level, slopes, reference = fit_gamma_regression(errors[others], features[others], channels[others], n_channels)
+        others = takes_part & ~own if (takes_part & ~own).any() else own
+        level, slopes, reference = fit_error_regression(errors[others], features[others], channels[others], n_channels)
         logarithm = level[channels[own]] + (features[own] - reference) @ slopes
         scores[own] = errors[own] / np.exp(np.clip(logarithm, -50.0, 50.0))
     return scores
+
+
+def _filled(part: HiddenEstimates, value: Array, variance: Array, channels: Array, scale: ChannelScale) -> Array:
+    """Estimates of hidden cells as they would be filled in: the mean of a logarithmic channel, within bounds."""
+    above_median = np.where(scale.logarithmic[channels], scale.unit[channels] * variance / 2, 0.0)
+    filled = scale.original_at(value + part.shift[channels] + above_median, channels)
+    return np.clip(filled, scale.low[channels], scale.high[channels])
 
 
 def _relative_units(part: HiddenEstimates, scale: ChannelScale, channels: Channels) -> Array:
@@ -187,12 +216,10 @@ def _column_errors(
     shifts = np.concatenate([part.shift[cells] for part, cells in zip(hidden, at, strict=True)])
 
     def original(name: str, parts: list[FoldEstimate]) -> Array:
-        """Estimates as they would be filled in: the mean of a logarithmic channel, within bounds."""
-        standardized = np.concatenate([getattr(one, name) for one in parts]) + shifts
-        variance = np.concatenate([one.variance for one in parts])
-        above_median = np.where(scale.logarithmic[channels], scale.unit[channels] * variance / 2, 0.0)
-        filled = scale.original_at(standardized + above_median, channels)
-        return np.clip(filled, scale.low[channels], scale.high[channels])
+        each = zip(hidden, parts, at, strict=True)
+        return np.concatenate(
+            [_filled(part, getattr(one, name), one.variance, cells, scale) for part, one, cells in each]
+        )
 
     truth = scale.original_at(np.concatenate([one.truth for one in estimates]) + shifts, channels)
     mean = scale.original_at(shifts, channels)

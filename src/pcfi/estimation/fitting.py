@@ -11,6 +11,7 @@ from pcfi.estimation.category_probabilities import fit_probabilities
 from pcfi.estimation.cell_model import CellModel, stacking_weights, weighted
 from pcfi.estimation.channel_moments import moments_of_problem
 from pcfi.estimation.channel_scale import ChannelScale, candidate_scales, fit_channel_scale, relative_variances
+from pcfi.estimation.conformal_scores import ConformalScores
 from pcfi.estimation.error_fitting import ColumnErrors, constant_errors, fit_errors, known_deviations
 from pcfi.estimation.error_model import N_FEATURES, ErrorModel
 from pcfi.estimation.factor_model import FactorModel
@@ -30,6 +31,7 @@ from pcfi.estimation.training import (
     FoldEstimate,
     FoldFit,
     TrainingRows,
+    beyond_training,
     final_regression,
     fit_folds,
     has_regression,
@@ -153,12 +155,13 @@ def prior_model(sample: Sample, scale: ChannelScale) -> ValueModel:
         level=np.log(np.maximum(means, 1e-12)),
         slopes=np.zeros(N_FEATURES),
         reference=np.zeros(N_FEATURES),
+        skewness=np.zeros(n_channels),
         usual_spread=np.ones(n_channels),
         edge_weight=1.0,
         max_hops=1,
-        scores=np.empty(0),
-        score_channels=np.empty(0, dtype=np.int64),
-        score_hops=np.empty(0, dtype=np.int64),
+        scores=ConformalScores.none(),
+        interval_scores=ConformalScores.none(),
+        distance=scale.distance,
         deviations=[part[:0] for part in deviations],
         of_constants=constant_errors(transformed, scale),
         n_known=scale.n_known,
@@ -199,8 +202,10 @@ def _fit_cells(
     """The model of cells, and the estimates of hidden cells by it and by the graph alone."""
     alone, by_factors = _choose_factors(scale, training, hidden)
     rank = by_factors[0].fitted.factors.rank
-    parts = [[(fit.estimate.value, fit.estimate.variance) for fit in fits] for fits in (alone, by_factors)]
     with_regression = training.missing_graph is not None and scale.active.sum() > 1
+    if not with_regression:
+        alone, by_factors = beyond_training([alone, by_factors], hidden, scale)
+    parts = [[(fit.estimate.value, fit.estimate.variance) for fit in fits] for fits in (alone, by_factors)]
     if with_regression:
         parts.append(regression_estimates(training, hidden, by_factors))
     weights = _weights(parts, [fit.estimate for fit in alone], rank)

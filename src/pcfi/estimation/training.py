@@ -15,6 +15,8 @@ from pcfi.inputs.problem import Problem, known_mask
 
 MAX_TRAINING_CELLS = 300_000  # known cells of the training rows
 MAX_TRAINING_ROWS = 20_000
+MAX_SCORED_CELLS = 4_000_000  # cells of the rows whose hidden cells are estimated
+BLOCK_CELLS = 20_000  # hidden cells that are estimated together
 MIN_DENSE_SHARE = 0.1  # of cells that are known, from which on products with dense matrices are faster
 
 
@@ -211,6 +213,54 @@ def _fit_fold(training: TrainingRows, number: int, part: HiddenEstimates, rank: 
     return FoldFit(
         fitted, FoldEstimate(sources, part.truth[sources], estimate.value, estimate.variance, estimate.from_row)
     )
+
+
+def beyond_training(
+    fits: list[list[FoldFit]], hidden: list[HiddenEstimates], scale: ChannelScale
+) -> list[list[FoldFit]]:
+    """Fits of the folds with estimates of hidden cells of other rows, too, if the training rows are a part of all.
+
+    Rows that nothing is fitted to cost little, and intervals of hundreds of columns take many errors.
+    """
+    sources = [_scored_cells(part, scale) for part in hidden]
+    if sum(map(len, sources)) <= sum(len(fit.estimate.truth) for fit in fits[0]):
+        return fits
+    return [
+        [
+            replace(fit, estimate=_estimate_of(fit.fitted, part, cells, scale))
+            for fit, part, cells in zip(of_rank, hidden, sources, strict=True)
+        ]
+        for of_rank in fits
+    ]
+
+
+def _scored_cells(part: HiddenEstimates, scale: ChannelScale) -> Array:
+    """Hidden cells of as many nodes as have `MAX_SCORED_CELLS`."""
+    nodes = np.unique(part.nodes)
+    most = MAX_SCORED_CELLS // len(scale.active)
+    if len(nodes) > most:
+        nodes = np.random.default_rng(0).permutation(nodes)[:most]
+    return np.flatnonzero(scale.active[part.channels] & np.isin(part.nodes, nodes))
+
+
+def _estimate_of(fitted: FittedRows, part: HiddenEstimates, sources: Array, scale: ChannelScale) -> FoldEstimate:
+    """Estimates of some hidden cells of a fold, whose rows are as the fold leaves them."""
+    nodes, rows = np.unique(part.nodes[sources], return_inverse=True)
+    channels, graph = part.channels[sources], part.graph[sources]
+    posterior = None
+    if fitted.factors.rank:
+        problem = part.fold.problem
+        known = known_mask(problem)[nodes] & scale.active
+        values = np.where(known, scale.standardized(problem.values[nodes]) - part.shift, 0.0)
+        posterior = fitted.factors.posterior(values, known.astype(np.float64))
+    blocks = [
+        combine_cells(graph[block], rows[block], channels[block], posterior, fitted.factors, fitted.link)
+        for block in np.split(np.arange(len(sources)), range(BLOCK_CELLS, len(sources), BLOCK_CELLS))
+    ]
+    value, variance, from_row = (
+        np.concatenate([getattr(block, name) for block in blocks]) for name in ("value", "variance", "from_row")
+    )
+    return FoldEstimate(sources, part.truth[sources], value, variance, from_row)
 
 
 def regression_estimates(

@@ -152,17 +152,17 @@ class ValueModel:
 
         def expect(rows: slice) -> None:
             neighbours = self.errors.neighbour_part_of_rows(counting_graph, hops, known, rows)
-            out[rows] = self.expected_errors_of_rows(hops, _expanded(hops, rows), neighbours)
+            out[rows] = self.expected_errors_of_rows(filled[rows], hops, _expanded(hops, rows), neighbours)
 
         for_row_blocks(filled.shape, standardize)
         for_row_blocks(filled.shape, expect)
         return out
 
-    def expected_errors_of_rows(self, hops: Hops, codes: Array, neighbours: Array) -> Array:
+    def expected_errors_of_rows(self, filled: Array, hops: Hops, codes: Array, neighbours: Array) -> Array:
         """The same for some rows, given their hops codes and what their neighbours add to the logarithm."""
         reachable = hops.is_reachable(codes)
         deviations = self.standard_deviations(codes == 0, reachable)
-        out = self.errors.expected_of_rows(np.log(deviations), neighbours, codes)
+        out = self.errors.expected_of_rows(np.log(deviations), neighbours, self._standardized(filled), codes)
         ratio = deviations / np.sqrt(self.cells.marginal_variance)
         out = np.where(reachable, out, self.errors.expected_deviation() * np.minimum(ratio, 1.0))
         out = np.where(np.isnan(self.errors.of_constants), out, self.errors.of_constants)
@@ -174,9 +174,9 @@ class ValueModel:
             transformed = np.where(self.scale.logarithmic, np.log(filled), filled)
         return self.scale.standardized(transformed)
 
-    def half_widths(self, expected: Array, hops: Hops, coverage: float) -> Array:
-        """Half the width of the interval of every cell, in standard deviations, given its expected error."""
-        factors, out = self.errors.interval_factors(coverage), np.empty(expected.shape)
+    def half_spreads(self, expected: Array, hops: Hops, coverage: float) -> Array:
+        """How far the errors of every cell spread, in standard deviations, given its expected error."""
+        factors, out = self.errors.spread_factors(coverage), np.empty(expected.shape)
 
         def multiply(rows: slice) -> None:
             codes = _expanded(hops, rows)

@@ -97,7 +97,7 @@ class RowDrawing:
 
         0 if known, of a category, or in a column of which nothing is known.
         """
-        half = self.model.half_widths(expected, hops, COVERAGE)
+        half = self.model.half_spreads(expected, hops, COVERAGE)
         half[:, self.categorical] = 0.0
         half[:, self.empty] = 0.0
         return np.asarray(half / NORMAL_QUANTILE)

@@ -114,7 +114,7 @@ def refuse_unknown_errors(run: OutOfCoreRun) -> None:
     codes = np.arange(reached)[:, None]
     levels = Hops(codes, hops.n_levels, hops.n_unreachable[:1], np.zeros(run.n_channels, dtype=np.int64))
     with np.errstate(all="ignore"):
-        half = model.half_widths(np.ones((reached, run.n_channels)), levels, 0.9)[1:]
+        half = model.half_spreads(np.ones((reached, run.n_channels)), levels, 0.9)[1:]
     _refuse_unknown(run, half)
 
 
@@ -137,7 +137,7 @@ class RunDraws:
         """Some rows of each draw, given those of the values, and of the model that draws lie around."""
         run, drawing = self._run, self._drawing
         with np.errstate(all="ignore"):
-            errors = error_rows(run, start, start + len(filled), hops)
+            errors = error_rows(run, start, filled.astype(np.float64), hops)
             deviations = drawing.deviations(errors, hops)
             _refuse_unknown(run, deviations)
             rows = RowEstimates(

@@ -78,20 +78,20 @@ def _model(run: OutOfCoreRun) -> ValueModel:
     return run.model
 
 
-def error_rows(run: OutOfCoreRun, start: int, end: int, hops: Hops) -> Array:
-    """Expected error of every cell of some rows, in standard deviations of its channel."""
-    neighbours = np.zeros((end - start, run.n_channels))
+def error_rows(run: OutOfCoreRun, start: int, filled: Array, hops: Hops) -> Array:
+    """Expected error of every cell of some filled rows, in standard deviations of its channel."""
+    end, neighbours = start + len(filled), np.zeros((len(filled), run.n_channels))
     for number, channels in enumerate(spread_groups(run)):
         part = run.folder.read_rows(file_names.spread(number), start, end, len(channels), np.float64)
         neighbours[:, channels] = part
     with np.errstate(all="ignore"):
-        return _model(run).expected_errors_of_rows(hops, hops.codes[:, hops.patterns], neighbours)
+        return _model(run).expected_errors_of_rows(filled, hops, hops.codes[:, hops.patterns], neighbours)
 
 
 def interval_rows(run: OutOfCoreRun, start: int, filled: Array, hops: Hops) -> Array:
     """Low end, high end and expected error of each column of numbers, side by side, for some rows."""
     model, values = _model(run), filled.astype(np.float64)
-    errors = error_rows(run, start, start + len(filled), hops)
+    errors = error_rows(run, start, values, hops)
     with np.errstate(all="ignore"):
         low, high = model.intervals(values, hops, errors, run.coverage, np.float64)
         unit = np.where(model.scale.logarithmic, np.abs(values), 1.0) * model.scale.unit

@@ -47,9 +47,9 @@ def stored_imputation(run: OutOfCoreRun, stored: StoredImputation, id_bytes: int
 
 def stored_cells(run: OutOfCoreRun, id_bytes: int) -> CellInfo:
     """Facts about every cell of a run, in mapped arrays."""
-    problem = run.surveyed
+    problem, filled = run.surveyed, filled_values(run)
     return StoredCells(
-        filled=filled_values(run),
+        filled=filled,
         hops=_hops(run),
         empty_channels=run.channels.n_known == 0,
         dtype=run.dtype,
@@ -64,7 +64,7 @@ def stored_cells(run: OutOfCoreRun, id_bytes: int) -> CellInfo:
         model=run.model,
         settings=run.chosen,
         names=_names(run, id_bytes),
-        errors=None if run.model is None or not run.has_errors else _errors(run),
+        errors=None if run.model is None or not run.has_errors else _errors(run, filled),
     )
 
 
@@ -92,11 +92,11 @@ def _hops(run: OutOfCoreRun) -> Hops:
     return Hops(codes, hops.n_levels, hops.n_unreachable, hops.patterns)
 
 
-def _errors(run: OutOfCoreRun) -> Array:
+def _errors(run: OutOfCoreRun, filled: Array) -> Array:
     errors = _mapped(run, file_names.ERRORS, run.store.shape, np.float64)
     for rows in row_blocks(*run.store.shape):
         hops = run.hops_at(rows.start, rows.stop)
-        errors[rows] = error_rows(run, rows.start, rows.stop, hops)
+        errors[rows] = error_rows(run, rows.start, filled[rows], hops)
     return errors
 
 
