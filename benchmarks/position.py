@@ -1,7 +1,8 @@
 """Which label-free input does the common network learn best from: the study behind the default of `ImputeFeatures`.
 
 Candidates are compared by validation accuracy (links: validation AUC), one choice for all data sets; test scores are
-reported only. Positions are computed here with scipy, so that the study does not depend on what was built from it.
+reported only. Positions are computed here, with scipy or by filling random columns, so that the study does not depend
+on what was built from it. Differences from "plain" are those on the same splits, with their standard errors.
 Runs that are in the results already are not repeated: delete benchmarks/results/position.json to start anew.
 
     python benchmarks/position.py --datasets Cora CiteSeer --splits 5 --candidates plain "random 128"
@@ -39,6 +40,10 @@ class Candidate:
     n_channels: int = 128
     steps: int = 60
     scale: float = 1.0
+    n_sources: int = 64  # of each column, kind "sources"
+    source_alpha: float | None = 0.9  # None: that of the features
+    without_mean: bool = False  # of the appended channels
+    row_norm: float | None = None  # root mean square of the rows' norms; None: as they are
     change: Callable[[Any, np.ndarray], np.ndarray] | None = field(default=None, compare=False)
 
 
@@ -104,6 +109,33 @@ CANDIDATES = {
     "eigenvectors 128, without degrees": Candidate(kind="eigen-walk"),
     "centred, random 128": Candidate(center=None, kind="random"),
     "centred, random 128, scale 1/2": Candidate(center=None, kind="random", scale=0.5),
+    "sources 256, alpha as for features, scale 1/2": Candidate(
+        kind="sources", n_channels=256, scale=0.5, source_alpha=None
+    ),
+    "sources 256, 16 each, alpha as for features, scale 1/2": Candidate(
+        kind="sources", n_channels=256, scale=0.5, n_sources=16, source_alpha=None
+    ),
+    "sources 512, alpha as for features, scale 1/2": Candidate(
+        kind="sources", n_channels=512, scale=0.5, source_alpha=None
+    ),
+    "sources 256, alpha 0.5, scale 1/2": Candidate(kind="sources", n_channels=256, scale=0.5, source_alpha=0.5),
+    "sources 256, alpha 0.5": Candidate(kind="sources", n_channels=256, source_alpha=0.5),
+    "sources 256, alpha 0.5, scale 2": Candidate(kind="sources", n_channels=256, source_alpha=0.5, scale=2.0),
+    "sources 256": Candidate(kind="sources", n_channels=256),
+    "sources 256, scale 2": Candidate(kind="sources", n_channels=256, scale=2.0),
+    "sources 256, without their mean": Candidate(kind="sources", n_channels=256, without_mean=True),
+    "sources 256, without their mean, scale 1/2": Candidate(
+        kind="sources", n_channels=256, without_mean=True, scale=0.5
+    ),
+    "alpha 0.5 for both, sources 256, scale 1/2": Candidate(
+        alpha=0.5, kind="sources", n_channels=256, source_alpha=0.5, scale=0.5
+    ),
+    "alpha 0.5 for both, sources 256": Candidate(alpha=0.5, kind="sources", n_channels=256, source_alpha=0.5),
+    "alpha 0.5 for both, sources 256, scale 2": Candidate(
+        alpha=0.5, kind="sources", n_channels=256, source_alpha=0.5, scale=2.0
+    ),
+    "rows of norm 1": Candidate(row_norm=1.0),
+    "rows of norm 3": Candidate(row_norm=3.0),
     "several alphas": Candidate(change=several_alphas),
     "confidence as a channel": Candidate(change=with_confidence),
     "channels of unit variance": Candidate(change=unit_variance),
@@ -170,6 +202,8 @@ def position(run_input: Any, candidate: Candidate) -> np.ndarray:
         GRAPHS[key] = (run_input.edges, n_nodes)
         vectors, values = eigen(key, candidate.n_channels)
         found = vectors * np.exp(-30 * (1 - values)).astype(np.float32)
+    elif candidate.kind == "sources":
+        found = filled_sources(run_input, candidate)
     else:
         rng = np.random.default_rng(run.seed)
         found = rng.standard_normal((n_nodes, candidate.n_channels), dtype=np.float32)
@@ -178,7 +212,24 @@ def position(run_input: Any, candidate: Candidate) -> np.ndarray:
         found = without_constants(found, matrix, root)
     if candidate.kind.endswith("walk"):
         found = found / np.maximum(root, 1)[:, None]
-    return found
+    return found - found.mean(axis=0) if candidate.without_mean else found
+
+
+def filled_sources(run_input: Any, candidate: Candidate) -> np.ndarray:
+    """Columns that hold normal random numbers at some random nodes, filled as features are."""
+    rng = np.random.default_rng(1000 + run_input.run.seed)
+    n_nodes = run_input.dataset.n_nodes
+    columns = np.full((n_nodes, candidate.n_channels), np.nan, dtype=np.float32)
+    for column in columns.T:
+        column[rng.choice(n_nodes, candidate.n_sources, replace=False)] = rng.standard_normal(candidate.n_sources)
+    alpha = candidate.source_alpha or feature_alpha(run_input.run.dataset, candidate)
+    options = {"alpha": alpha, "beta": 0.0, "objective": "representation", "unreachable": "zero"}
+    return pcfi.impute(columns, run_input.edges, **options).values
+
+
+def feature_alpha(name: str, candidate: Candidate) -> float:
+    """Alpha that features are filled with."""
+    return candidate.alpha or (0.2 if name in LARGE_MEANS else 0.9)
 
 
 class SideBySide:
@@ -200,10 +251,11 @@ def measure(task: str, name: str, kind: str, seed: int, candidate: Candidate) ->
     from pcfi.experiments.training.tasks import first_layer_on_features, first_layer_on_matrix, train_network
 
     run_input = load_run_input(Run(task, name, kind, RATE, "pcfi", (), seed))
-    alpha = candidate.alpha or (0.2 if name in LARGE_MEANS else 0.9)
-    filled = fill(run_input, alpha)[0]
+    filled = fill(run_input, feature_alpha(name, candidate))[0]
     if candidate.change is not None:
         filled = candidate.change(run_input, filled).astype(np.float32)
+    if candidate.row_norm is not None:
+        filled = filled * np.float32(candidate.row_norm * np.sqrt(len(filled)) / np.linalg.norm(filled))
     features = filled
     if candidate.center or (candidate.center is None and name in LARGE_MEANS):
         features = filled - filled.mean(axis=0)
@@ -238,9 +290,9 @@ def summarize(runs: dict[str, Any]) -> list[dict[str, Any]]:
         row: dict[str, Any] = {"task": task, "data": name, "missing": kind, "input": label, "splits": len(scores)}
         for part in ("validation", "test"):
             row[part] = float(np.mean([one[part] for one in scores.values()]))
-            row[f"{part} over plain"] = (
-                float(np.mean([scores[seed][part] - plain[seed][part] for seed in plain])) if plain else None
-            )
+            over = np.array([scores[seed][part] - plain[seed][part] for seed in plain])
+            row[f"{part} over plain"] = float(over.mean()) if plain else None
+            row[f"{part} standard error"] = float(over.std(ddof=1) / np.sqrt(len(over))) if len(over) > 1 else None
         rows.append(row)
     return rows
 
@@ -274,7 +326,10 @@ def main() -> None:
                 write(runs)
                 print(key, runs[key], flush=True)
     for row in summarize(runs):
-        over = " ".join(f"{row[f'{part} over plain'] or 0:+6.2f}" for part in ("validation", "test"))
+        over = " ".join(
+            f"{row[f'{part} over plain'] or 0:+6.2f} ± {row[f'{part} standard error'] or 0:.2f}"
+            for part in ("validation", "test")
+        )
         print(
             f"{row['task']:14} {row['data']:9} {row['missing']:10} {row['input']:36} {row['splits']:2} "
             f"{row['validation']:6.2f} {row['test']:6.2f}  {over}"

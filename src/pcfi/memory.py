@@ -27,6 +27,7 @@ SUMS_IN_MEMORY = 2  # channels x channels arrays of stage 2 at a time: the scatt
 # bytes to divide the known cells into folds, per node of a pattern and per known node
 CELL_BYTES, PATTERN_BYTES, UNIT_BYTES = 160, 7, 16
 TRAINING_ARRAYS = 6  # float64 arrays of the size of the training rows of the value model
+POSITIONS_AT_A_TIME = 64  # position channels that stage 1 fills at a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,15 +136,13 @@ def propagation_bytes(size: ProblemSize, n_sums: int) -> int:
 
 
 def position_bytes(graph: Graph, n_channels: int) -> int:
-    """Bytes to compute `n_channels` position channels: the result, blocks of each thread, data per node and edge."""
-    from pcfi._kernels.blocks import MAX_CACHED_BLOCK_BYTES
-    from pcfi._kernels.threads import thread_count
-    from pcfi._kernels.vectors import ROW_BYTES
-
-    n, block = graph.n_nodes, graph.n_nodes * ROW_BYTES
-    at_once = 1 if block >= MAX_CACHED_BLOCK_BYTES else min(thread_count(), -(-n_channels * 4 // ROW_BYTES))
-    entries = 24 * len(graph.indices) * (2 if graph.directed else 1)  # edges for scipy's connected components
-    return 4 * n * n_channels + at_once * (2 * block + 32 * n) + 48 * n + entries
+    """Bytes of `n_channels` position channels: what is returned, and stage 1 of some of them at a time."""
+    width = min(n_channels, POSITIONS_AT_A_TIME)
+    settings = Settings(beta=0.0)
+    size = ProblemSize.of_shape((graph.n_nodes, width), 4, settings, graph=graph)
+    entries = 24 * len(graph.indices) if graph.directed else 0
+    cells = graph.n_nodes * width * (2 * size.itemsize + size.code_bytes)
+    return 4 * graph.n_nodes * n_channels + entries + cells + 96 * graph.n_nodes + diffusion_bytes(size, settings)
 
 
 @dataclass(frozen=True)

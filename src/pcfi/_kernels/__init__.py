@@ -17,7 +17,7 @@ Reading the features
     hop_search            the same by breadth-first search, for deep graphs
 
 Stage 1
-    steps                 a fixed number of diffusion steps, or of a lazy random walk
+    steps                 a fixed number of diffusion steps
     initial_guess         where the steady-state solver starts
     leaf_elimination      nodes that can be removed from the system before it is solved
     conjugate_gradients   the steady state of a block

@@ -88,15 +88,6 @@ def take_steps(matrix: Array, x: Array, known: Array, steps: int) -> Array:
     return np.stack(states)
 
 
-def lazy_walk(flow: Array, x: Array, steps: int) -> Array:
-    """Steps x <- (x + D^-1 A x) / 2 of a lazy random walk; nodes without edges keep their values."""
-    degree = flow.sum(axis=1)
-    matrix = np.divide(flow, degree[:, None], out=np.eye(len(flow)), where=degree[:, None] > 0)
-    for _ in range(steps):
-        x = (x + matrix @ x) / 2
-    return x
-
-
 def step_weights(flow: Array, hops: Array, reachable: Array, alpha: float, *, directed: bool) -> Array:
     """Sum of a_ij alpha^(hops j - hops i) over reachable neighbours; of a directed graph, of weights at both ends."""
     flow = np.where(reachable[:, None] & reachable, flow, 0.0)

@@ -1,4 +1,4 @@
-"""A fixed number of steps on a block: diffusion, with known cells reset in the same pass, or a lazy random walk."""
+"""A fixed number of diffusion steps on a block, with known cells reset in the same pass."""
 
 from pcfi._kernels.blocks import neighbour_sum
 from pcfi._kernels.compiling import compiled, inner
@@ -59,26 +59,3 @@ def max_residual(graph, rows, block, inverse, scales, self_weight, out):
         residual = residual / where_positive(factor, load(scales, node), one)
         largest = maximum(largest, absolute(where_positive(factor, residual, zero)))
     store(out, 0, largest)
-
-
-@inner
-def _lazy_step(graph, rows, block, out, half_inverse):
-    half = splat(block, 0.5)
-    for node in rows:
-        mean = splat(block, half_inverse[node]) * neighbour_sum(graph, block, node)
-        store(out, node, half * load(block, node) + mean)
-
-
-@compiled
-def take_lazy_steps(graph, rows, block, other, half_inverse, steps, team):
-    """Take `steps` steps of a lazy random walk from `block`: x <- (x + D^-1 A x) / 2 in the rows, which have edges.
-
-    `rows` are those of the calling thread, `half_inverse` is 1 / (2 degree), and `other` a second block with the same
-    values in all other rows. The result is in `block` if `steps` is even, else in `other`.
-    """
-    for _ in range(steps):
-        _lazy_step(graph, rows, block, other, half_inverse)
-        barrier(team)
-        if team.stop[0]:
-            break
-        block, other = other, block
