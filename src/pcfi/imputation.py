@@ -305,8 +305,8 @@ def check_bounds(limits: Array | None, problem: Problem) -> None:
         low, high = limits[:, channel]
         raise ParameterError(
             f"of the column {column_names(problem)[problem.columns[channel]]!r} are ({low:g}, {high:g}), but all of "
-            f"its known values are outside, from {channels.low[channel]:g} to {channels.high[channel]:g}: are the units "
-            "right?",
+            f"its known values are outside, from {channels.low[channel]:g} to {channels.high[channel]:g}",
+            remedy="check the unit of the bounds",
             parameter="bounds",
         )
 
