@@ -254,8 +254,7 @@ def _settle(
 def _solve_shared(
     csr_graph: AnyCsrGraph, block: Block, sums: Any, rule: StoppingRule, team: ThreadTeam, state: LaneState
 ) -> None:
-    residual, direction, image = block.spare
-    work = Workspace(block.solution, residual, direction, image, block.diagonal, block.scales)
+    work = Workspace(block.solution, *block.spare, block.diagonal, block.scales)
     pieces = team.share(csr_graph.indptr, block.rows, PIECE_ROWS)
     solve_steady_state(csr_graph, block.rows, work, sums, rule, team, pieces, state)
 
@@ -263,8 +262,7 @@ def _solve_shared(
 def _solve_alone(
     csr_graph: AnyCsrGraph, block: Block, sums: Any, rule: StoppingRule, team: ThreadTeam, state: LaneState
 ) -> None:
-    residual, direction, backward, forward = block.spare
-    work = SweepWorkspace(block.solution, residual, direction, backward, forward, block.diagonal, block.scales)
+    work = SweepWorkspace(block.solution, *block.spare, block.diagonal, block.scales)
     middles = np.empty(len(block.rows), dtype=np.int64)
     find_diagonal(csr_graph, block.rows, middles)
     sweep_to_steady_state(csr_graph, block.rows, middles, work, sums, rule, team.stop, state)
