@@ -225,16 +225,16 @@ def test_the_documented_path_from_impute_to_a_kernel_is_the_call_stack(monkeypat
 
     page = (SOURCE.parents[1] / "docs" / "architecture.md").read_text()
     documented = re.findall(r"^\d+\. `pcfi/([\w/]+\.py)`", page.partition("## From `impute()`")[2], flags=re.MULTILINE)
-    kernel, stack = block_solver.sweep_to_steady_state, []
+    kernel, stack = block_solver.solve_steady_state, []
 
     def record(*arguments):
         files = [Path(frame.filename) for frame in inspect.stack()]
         stack.extend(path.relative_to(SOURCE).as_posix() for path in reversed(files) if path.is_relative_to(SOURCE))
         return kernel(*arguments)
 
-    monkeypatch.setattr(block_solver, "sweep_to_steady_state", record)
+    monkeypatch.setattr(block_solver, "solve_steady_state", record)
     features = np.array([[1.0, 2.0], [np.nan, 3.0], [np.nan, np.nan], [4.0, 1.0]])
     pcfi.impute(features, [[0, 1, 2], [1, 2, 3]], alpha=0.5, beta=0.1, objective="representation")
     helpers = {"_kernels/threads.py", "_kernels/thread_team.py"}
     assert [path for path in dict.fromkeys(stack) if path not in helpers] == documented[:-1]
-    assert (SOURCE / documented[-1]).read_text().count("def sweep_to_steady_state(") == 1
+    assert (SOURCE / documented[-1]).read_text().count("def solve_steady_state(") == 1

@@ -116,17 +116,16 @@ def diffusion_bytes(size: ProblemSize, settings: Settings) -> int:
     """Bytes of stage 1, besides values and hops: weights, blocks of each thread, the influence matrix."""
     from pcfi._kernels.blocks import MAX_CACHED_BLOCK_BYTES
     from pcfi._kernels.vectors import ROW_BYTES
-    from pcfi.stages.diffusion.block_solver import blocks_per_task
+    from pcfi.stages.diffusion.block_solver import BLOCKS_TO_SETTLE, BLOCKS_TO_STEP
 
     n, block = size.n_nodes, size.n_nodes * ROW_BYTES
     weights = n * (8 + 8 + size.width)
     if size.by_sweeps:
         at_once = min(size.threads, size.n_patterns, ROW_BYTES // size.width)
         return weights + at_once * (12 * size.n_entries + 2 * block + 3 * block // 2 + 24 * n)
+    n_blocks = BLOCKS_TO_SETTLE if isinstance(settings.solver, UntilSettled) else BLOCKS_TO_STEP
     n_tasks = -(-max(size.n_channels, size.n_influence) * size.width // ROW_BYTES)
-    shared = block >= MAX_CACHED_BLOCK_BYTES
-    at_once = 1 if shared else min(size.threads, n_tasks)
-    n_blocks = blocks_per_task(isinstance(settings.solver, UntilSettled), shared=shared)
+    at_once = 1 if block >= MAX_CACHED_BLOCK_BYTES else min(size.threads, n_tasks)
     influence = 3 * n * (size.n_influence + 1) * size.width if size.n_influence else 0
     return weights + at_once * (n_blocks * block + 16 * n) + influence
 

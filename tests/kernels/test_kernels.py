@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 from pcfi._kernels import reference
 from pcfi._kernels.blocks import CsrGraph, LargeCsrGraph, aligned_block, lane_count, make_csr_graph, neighbour_sum
 from pcfi._kernels.channel_stats import ChannelStats, add_channel_stats, copy_known
-from pcfi._kernels.conjugate_gradients import make_lane_state, make_partial_reductions, make_stopping_rule
 from pcfi._kernels.error_fields import add_outgoing_sums, add_step_weights, take_chebyshev_step
-from pcfi._kernels.gauss_seidel import SweepWorkspace, find_diagonal, sweep_to_steady_state
 from pcfi._kernels.hop_relaxation import mark_sources, read_hops, relax
 from pcfi._kernels.hop_search import Sources, search
 from pcfi._kernels.leaf_elimination import eliminate_leaves, restore_leaves
@@ -116,44 +114,6 @@ def test_kernels_prefetch_when_blocks_do_not_fit_into_the_cache():
     nothing = np.empty(0, np.int32), np.empty(0)
     assert type(make_csr_graph(small, *nothing)) is CsrGraph
     assert type(make_csr_graph(large, *nothing)) is LargeCsrGraph
-
-
-@given(problems())
-def test_rows_are_divided_at_the_diagonal(problem):
-    graph = prepare_graph(problem.graph, len(problem.features), directed=problem.directed)
-    rows = np.arange(0, graph.n_nodes, 2, dtype=np.int32)
-    middles = np.empty(len(rows), dtype=np.int64)
-    find_diagonal(CsrGraph(graph.indptr, graph.indices, graph.weights_as(np.float64)), rows, middles)
-    below = np.tril(problem.flow > 0).sum(axis=1)
-    np.testing.assert_array_equal(middles - graph.indptr[rows], below[rows])
-
-
-@given(st.integers(0, 1000), st.booleans(), st.sampled_from([0.3, 0.9, 1.0]))
-def test_sweeps_settle_where_a_direct_solve_does(seed, weighted, alpha):
-    rng = np.random.default_rng(seed)
-    problem = random_problem(rng, n_nodes=60, degree=3, n_channels=8, weighted=weighted, kind="uniform")
-    graph = prepare_graph(problem.graph, len(problem.features))
-    distance = reference_hops(problem)
-    reachable = distance != reference.UNREACHED
-    scales, free = np.where(reachable, alpha ** np.maximum(distance, 0.0), 0.0), reachable & ~problem.known
-    diagonal = np.divide(problem.flow @ scales, scales, out=np.zeros_like(scales), where=free)
-    blocks = [aligned_block(len(scales), np.float64) for _ in SweepWorkspace._fields]
-    for block, start in zip(
-        blocks, (problem.features * problem.known * scales, 0, 0, 0, 0, diagonal, scales), strict=True
-    ):
-        block[:] = start
-    rows = np.flatnonzero(free.any(axis=1)).astype(np.int32)
-    csr_graph = CsrGraph(graph.indptr, graph.indices, graph.weights_as(np.float64))
-    middles, state = np.empty(len(rows), dtype=np.int64), make_lane_state(8, np.float64)
-    find_diagonal(csr_graph, rows, middles)
-    sums, rule = make_partial_reductions(len(rows), np.float64), make_stopping_rule(1e-10, 500, np.float64)
-    sweep_to_steady_state(csr_graph, rows, middles, SweepWorkspace(*blocks), sums, rule, np.zeros(1, np.uint8), state)
-    assert (state.max_residual <= 1e-10).all()
-    for d in range(8):
-        matrix = reference.confidence_matrix(problem.flow, distance[:, d], alpha, self_weight=0.0)
-        x = problem.features[:, d].astype(np.float64)
-        expected = reference.steady_state(matrix, x, problem.known[:, d], reachable[:, d])
-        np.testing.assert_allclose(blocks[0][:, d], expected * scales[:, d], atol=1e-7)
 
 
 @given(problems(), st.integers(1, 5), st.integers(1, 7))

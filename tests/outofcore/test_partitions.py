@@ -27,12 +27,6 @@ def small_groups(monkeypatch):
     monkeypatch.setattr(layout, "GROUP_ROWS", SMALL_GROUPS)
 
 
-@pytest.fixture(autouse=True)
-def large_graph(monkeypatch):
-    # graphs that are divided are larger than the cache: in one piece they take the solver of large graphs
-    monkeypatch.setattr("pcfi._kernels.blocks.MAX_CACHED_BLOCK_BYTES", 0)
-
-
 def chain_graph(n_nodes: int) -> np.ndarray:
     """A ring with long tails, whose nodes are numbered at random: tails cross partitions many times."""
     rng = np.random.default_rng(5)

@@ -246,16 +246,11 @@ def test_a_column_that_conjugate_gradients_cannot_finish_is_swept_to_the_end():
 @pytest.mark.parametrize("solver", [pcfi.FixedSteps(21), pcfi.UntilSettled(1e-6)])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("kind", ["uniform", "structural"])
-def test_sharing_a_block_between_threads_does_not_change_a_bit(monkeypatch, solver, weighted, kind):
+@pytest.mark.parametrize("threads", [1, 2])
+def test_sharing_a_block_between_threads_does_not_change_a_bit(monkeypatch, solver, weighted, kind, threads):
     rng = np.random.default_rng(3)
     problem = random_problem(rng, n_nodes=900, degree=5, n_channels=40, weighted=weighted, kind=kind)
     alone = run(problem, solver=solver).values
     monkeypatch.setattr("pcfi._kernels.blocks.MAX_CACHED_BLOCK_BYTES", 0)
-    shared = []
-    for threads in (1, 2):
-        with numba_threads(threads):
-            shared.append(run(problem, solver=solver).values)
-    assert shared[0].tobytes() == shared[1].tobytes()
-    if isinstance(solver, pcfi.FixedSteps):
-        assert shared[0].tobytes() == alone.tobytes()
-    np.testing.assert_allclose(shared[0], alone, rtol=0, atol=1e-4)  # two solvers, settled to 1e-6 in a step
+    with numba_threads(threads):
+        assert run(problem, solver=solver).values.tobytes() == alone.tobytes()

@@ -20,8 +20,7 @@ Stage 1
     steps                 a fixed number of diffusion steps
     initial_guess         where the steady-state solver starts
     leaf_elimination      nodes that can be removed from the system before it is solved
-    gauss_seidel          the steady state of a block that one thread works on
-    conjugate_gradients   the steady state of a block that threads share, and what both solvers have in common
+    conjugate_gradients   the steady state of a block
     sweeps                the steady state by Gauss-Seidel sweeps, for directed and very deep graphs
     influence             influence matrices: residuals by row, and writing a product into the features
     row_groups            the passes of stage 1 over a part of the rows of a graph

@@ -119,27 +119,6 @@ def _choose_sum(graph, block, node):
     return _prefetching_sum if graph.instance_class is LargeCsrGraph else _plain_sum
 
 
-def sum_edges(graph: Any, block: Array, first: int, last: int) -> Any:
-    """Return the weighted sum of the rows of `block` over the edges `first` to `last` of the graph, as a vector."""
-    raise NotImplementedError("sum_edges works inside compiled kernels only")
-
-
-def _sum_of_edges(graph, block, first, last):
-    total = splat(block, 0.0)
-    if graph.weights.size:
-        for edge in range(first, last):
-            total = total + splat(block, graph.weights[edge]) * load(block, graph.indices[edge])
-    else:
-        for edge in range(first, last):
-            total = total + load(block, graph.indices[edge])
-    return total
-
-
-@overload(sum_edges, jit_options={"nogil": True, "error_model": "numpy", "forceinline": True}, strict=False)
-def _choose_sum_of_edges(graph, block, first, last):
-    return _sum_of_edges
-
-
 def prefetch_neighbour(graph: Any, block: Array, edge: int) -> None:
     """Prefetch the row that is used `PREFETCH_DISTANCE` edges later, if blocks do not fit into the cache."""
     raise NotImplementedError("prefetch_neighbour works inside compiled kernels only")

@@ -105,8 +105,7 @@ def make_lane_state(lanes: int, dtype: Any) -> LaneState:
 
 
 @inner
-def sum_pieces(pieces, out):
-    """Set `out` to the sum of all pieces, in float64."""
+def _sum_pieces(pieces, out):
     for lane in range(len(out)):
         out[lane] = 0
     for piece in range(pieces.shape[0]):
@@ -115,79 +114,71 @@ def sum_pieces(pieces, out):
 
 
 @inner
-def largest_piece(pieces, vectors):
-    """Set the maximum residual of each lane to the largest of all pieces."""
+def _max_of_pieces(pieces, vectors):
     largest = splat(pieces, 0.0)
     for piece in range(pieces.shape[0]):
         largest = maximum(largest, load(pieces, piece))
     store(vectors, MAX_RESIDUAL, largest)
 
 
-# Loops use local names of the blocks: some loops over fields of a tuple ran at half the speed.
-
-
 @inner
 def compute_residual(graph, rows, work, pieces, max_residuals):
     """Compute the residual from the solution, and the maximum residual of each piece."""
-    solution, residual, diagonal, scales = work.solution, work.residual, work.diagonal, work.scales
-    zero, one = splat(solution, 0.0), splat(solution, 1.0)
+    zero, one = splat(work.solution, 0.0), splat(work.solution, 1.0)
     for piece in range(pieces[0], pieces[1]):
         largest = zero
         for k in range(piece * PIECE_ROWS, min((piece + 1) * PIECE_ROWS, len(rows))):
             node = rows[k]
-            weight = load(diagonal, node)
+            weight = load(work.diagonal, node)
             safe = where_positive(weight, weight, one)
-            change = neighbour_sum(graph, solution, node) / safe - load(solution, node)
-            change = where_positive(weight, change, zero)
-            store(residual, node, change)
-            largest = maximum(largest, absolute(change) / where_positive(weight, load(scales, node), one))
+            change = neighbour_sum(graph, work.solution, node) / safe - load(work.solution, node)
+            residual = where_positive(weight, change, zero)
+            store(work.residual, node, residual)
+            largest = maximum(largest, absolute(residual) / where_positive(weight, load(work.scales, node), one))
         store(max_residuals, piece, largest)
 
 
 @inner
 def multiply(graph, rows, work, source, sign, pieces, sums):
     """Set `image` to (I + sign P) source at the free cells, and `sums` to its product with the source."""
-    diagonal, image = work.diagonal, work.image
-    zero, one, signs = splat(source, 0.0), splat(source, 1.0), splat(source, sign)
+    zero, one = splat(work.solution, 0.0), splat(work.solution, 1.0)
+    signs = splat(work.solution, sign)
     for piece in range(pieces[0], pieces[1]):
         total = zero
         for k in range(piece * PIECE_ROWS, min((piece + 1) * PIECE_ROWS, len(rows))):
             node = rows[k]
-            weight = load(diagonal, node)
+            weight = load(work.diagonal, node)
             own = load(source, node)
             mean = neighbour_sum(graph, source, node) / where_positive(weight, weight, one)
-            product = where_positive(weight, own + signs * mean, zero)
-            store(image, node, product)
-            total = total + weight * own * product
+            image = where_positive(weight, own + signs * mean, zero)
+            store(work.image, node, image)
+            total = total + weight * own * image
         store(sums, piece, total)
 
 
 @inner
 def update_direction(rows, work, vectors, pieces):
     """Set the direction to image + ratio * direction."""
-    direction, image = work.direction, work.image
     ratio = load(vectors, RATIO)
     for k in range(pieces[0] * PIECE_ROWS, min(pieces[1] * PIECE_ROWS, len(rows))):
         node = rows[k]
-        store(direction, node, load(image, node) + ratio * load(direction, node))
+        store(work.direction, node, load(work.image, node) + ratio * load(work.direction, node))
 
 
 @inner
 def update_solution(rows, work, vectors, pieces, max_residuals):
     """Move the solution by the step size along the direction, update the residual and the maxima of its pieces."""
-    solution, residual, scales = work.solution, work.residual, work.scales
-    direction, image = work.direction, work.image
-    zero, one = splat(solution, 0.0), splat(solution, 1.0)
+    zero, one = splat(work.solution, 0.0), splat(work.solution, 1.0)
     step_size = load(vectors, STEP_SIZE)
     for piece in range(pieces[0], pieces[1]):
         largest = zero
         for k in range(piece * PIECE_ROWS, min((piece + 1) * PIECE_ROWS, len(rows))):
             node = rows[k]
-            rest = load(residual, node) - step_size * load(image, node)
-            store(residual, node, rest)
-            store(solution, node, load(solution, node) + step_size * load(direction, node))
-            scale = load(scales, node)
-            largest = maximum(largest, absolute(rest) / where_positive(scale, scale, one))
+            residual = load(work.residual, node) - step_size * load(work.image, node)
+            store(work.residual, node, residual)
+            store(work.solution, node, load(work.solution, node) + step_size * load(work.direction, node))
+            scale = load(work.scales, node)
+            largest = maximum(largest, absolute(residual) / where_positive(scale, scale, one))
         store(max_residuals, piece, largest)
 
 
@@ -220,13 +211,13 @@ def set_ratios(state, rule):
 
 
 @inner
-def set_step_sizes(state, n_products):
+def set_step_sizes(state):
     """Set how far the solution moves along the direction, from norm and curvature; count the steps."""
     for lane in range(len(state.steps)):
         norm, curvature = state.norm[lane], state.curvature[lane]
         active = state.active[lane] and norm > state.smallest_norm[lane] and curvature > 0
         state.vectors[STEP_SIZE, lane] = norm / curvature if active else 0.0
-        state.steps[lane] += n_products if active else 0
+        state.steps[lane] += PRODUCTS_PER_ITERATION if active else 0
         state.active[lane] = active
 
 
@@ -256,20 +247,20 @@ def solve_steady_state(graph, rows, work, reductions, rule, team, pieces, state)
             barrier(team)
             compute_residual(graph, rows, work, pieces, reductions.max_residuals)
             barrier(team)
-            largest_piece(reductions.max_residuals, state.vectors)
+            _max_of_pieces(reductions.max_residuals, state.vectors)
             if not begin_lanes(state, rule):
                 break
         multiply(graph, rows, work, work.residual, 1.0, pieces, reductions.norms)
         barrier(team)
-        sum_pieces(reductions.norms, state.norm)
+        _sum_pieces(reductions.norms, state.norm)
         set_ratios(state, rule)
         update_direction(rows, work, state.vectors, pieces)
         barrier(team)
         multiply(graph, rows, work, work.direction, -1.0, pieces, reductions.curvature)
         barrier(team)
-        sum_pieces(reductions.curvature, state.curvature)
-        set_step_sizes(state, PRODUCTS_PER_ITERATION)
+        _sum_pieces(reductions.curvature, state.curvature)
+        set_step_sizes(state)
         update_solution(rows, work, state.vectors, pieces, reductions.max_residuals)
         barrier(team)
-        largest_piece(reductions.max_residuals, state.vectors)
+        _max_of_pieces(reductions.max_residuals, state.vectors)
         n_active = count_active(state, rule)

@@ -10,7 +10,6 @@ import numpy as np
 from pcfi._kernels.compiling import compiled, inner
 from pcfi._kernels.conjugate_gradients import (
     PIECE_ROWS,
-    PRODUCTS_PER_ITERATION,
     begin_lanes,
     compute_residual,
     count_active,
@@ -92,7 +91,7 @@ def choose_ratios(state, rule):
 @compiled
 def choose_step_sizes(state):
     """Set how far the solution moves along the direction."""
-    set_step_sizes(state, PRODUCTS_PER_ITERATION)
+    set_step_sizes(state)
 
 
 @compiled

@@ -21,15 +21,12 @@ from pcfi._kernels.blocks import (
 )
 from pcfi._kernels.conjugate_gradients import (
     PIECE_ROWS,
-    LaneState,
-    StoppingRule,
     Workspace,
     make_lane_state,
     make_partial_reductions,
     make_stopping_rule,
     solve_steady_state,
 )
-from pcfi._kernels.gauss_seidel import SweepWorkspace, find_diagonal, sweep_to_steady_state
 from pcfi._kernels.initial_guess import fill_initial_guess
 from pcfi._kernels.leaf_elimination import eliminate_leaves, restore_leaves
 from pcfi._kernels.steps import invert_diagonal, max_residual, take_steps
@@ -46,17 +43,9 @@ MAX_INLINE_WORK = (
 
 BLOCKS_TO_STEP = 3  # that a task needs: values, values of the next step, normalisation
 BLOCKS_TO_SETTLE = 6  # values, residual, direction, its image, diagonal, scales
-BLOCKS_TO_SWEEP = 7  # the same, with the image in two parts
 
 Result = TypeVar("Result")
 Task = Callable[[Executor, list[Array]], Result]
-
-
-def blocks_per_task(settles: bool, *, shared: bool) -> int:
-    """Return the number of blocks that a task needs; `shared`: whether all threads work on one block."""
-    if not settles:
-        return BLOCKS_TO_STEP
-    return BLOCKS_TO_SETTLE if shared else BLOCKS_TO_SWEEP
 
 
 def run_blocks(
@@ -66,7 +55,7 @@ def run_blocks(
 
     Working blocks are handed from one task to the next, so that memory does not grow with channels.
     """
-    n_blocks = blocks_per_task(diffusion.settles, shared=isinstance(csr_graph, LargeCsrGraph))
+    n_blocks = BLOCKS_TO_SETTLE if diffusion.settles else BLOCKS_TO_STEP
     idle: SimpleQueue[list[Array]] = SimpleQueue()
 
     def with_blocks(task: Task[Result], executor: Executor) -> Result:
@@ -228,8 +217,8 @@ def _step(
 def _settle(
     diffusion: Diffusion, csr_graph: AnyCsrGraph, block: Block, rtol: float, max_steps: int, executor: Executor
 ) -> Solved:
-    scratch = block.spare[-1]
-    solve_rows = _solve_shared if isinstance(csr_graph, LargeCsrGraph) else _solve_alone
+    residual, direction, image = block.spare
+    work = Workspace(block.solution, residual, direction, image, block.diagonal, block.scales)
     sums = make_partial_reductions(len(block.rows), diffusion.dtype)
     rule = make_stopping_rule(rtol, max_steps, diffusion.dtype)
     n_filled = np.zeros((2, thread_count()), dtype=np.int64)
@@ -239,33 +228,17 @@ def _settle(
     def member(team: ThreadTeam) -> tuple[Array, Array]:
         first, last = team.share(csr_graph.indptr, block.rows)
         own_rows = block.rows[first:last].copy()
-        fill_initial_guess(csr_graph, own_rows, block.diagonal, scratch, scales, block.solution, team, n_filled)
-        first, last = (len(scratch) * rank // team.size for rank in (team.rank, team.rank + 1))
-        for spare in block.spare:
-            spare[first:last] = 0
-        state = make_lane_state(scratch.shape[1], diffusion.dtype)
-        solve_rows(csr_graph, block, sums, rule, team, state)
+        fill_initial_guess(csr_graph, own_rows, block.diagonal, image, scales, block.solution, team, n_filled)
+        first, last = (len(direction) * rank // team.size for rank in (team.rank, team.rank + 1))
+        residual[first:last] = 0
+        direction[first:last] = 0
+        state = make_lane_state(direction.shape[1], diffusion.dtype)
+        pieces = team.share(csr_graph.indptr, block.rows, PIECE_ROWS)
+        solve_steady_state(csr_graph, block.rows, work, sums, rule, team, pieces, state)
         return np.minimum(state.steps, max_steps), state.max_residual
 
     steps, moves = executor.run_team(member)[0]
     return Solved(block, block.diagonal, steps, moves)
-
-
-def _solve_shared(
-    csr_graph: AnyCsrGraph, block: Block, sums: Any, rule: StoppingRule, team: ThreadTeam, state: LaneState
-) -> None:
-    work = Workspace(block.solution, *block.spare, block.diagonal, block.scales)
-    pieces = team.share(csr_graph.indptr, block.rows, PIECE_ROWS)
-    solve_steady_state(csr_graph, block.rows, work, sums, rule, team, pieces, state)
-
-
-def _solve_alone(
-    csr_graph: AnyCsrGraph, block: Block, sums: Any, rule: StoppingRule, team: ThreadTeam, state: LaneState
-) -> None:
-    work = SweepWorkspace(block.solution, *block.spare, block.diagonal, block.scales)
-    middles = np.empty(len(block.rows), dtype=np.int64)
-    find_diagonal(csr_graph, block.rows, middles)
-    sweep_to_steady_state(csr_graph, block.rows, middles, work, sums, rule, team.stop, state)
 
 
 def columns_of(diffusion: Diffusion, chosen: Array) -> BlockChannels:
