@@ -134,6 +134,23 @@ def test_likeness_of_hidden_cells_is_found():
     assert noise.shared + noise.noise < 0.05
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_no_error_is_below_0_and_unasked_villages_come_first(seed):
+    # with few known cells, products of hidden values and estimates may be above what any likeness allows
+    rng = np.random.default_rng(seed)
+    village = np.repeat(np.arange(12), 8)
+    pairs = [
+        (a, b) for a in range(96) for b in range(a) if village[a] == village[b] or (a % 8 == b % 8 == 0 == a - b - 8)
+    ]
+    income = 3 * rng.normal(size=12)[village] + rng.normal(size=96)
+    asked = (rng.random(96) < 0.4) & (village < 9)
+    result = pcfi.impute(np.where(asked, income, np.nan)[:, None], np.array(pairs).T)
+    everything = pcfi.suggest(result, 96)
+    assert everything.to_rows()[-1]["total"] == pytest.approx(1.0)
+    assert max(row["total"] for row in everything.to_rows()) < 1.02
+    assert (village[pcfi.suggest(result, 3).rows] > 8).sum() >= 2
+
+
 def test_a_centre_whose_neighbours_have_no_others_is_not_asked_if_cells_are_mostly_noise():
     # the field that was used before took such centres first: their leaves have one noisy source then, and not several
     rng = np.random.default_rng(0)

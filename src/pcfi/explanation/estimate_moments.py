@@ -27,6 +27,7 @@ from pcfi.estimation.value_model import ValueModel
 from pcfi.inputs.problem import Problem
 
 MAX_CHANNELS = 64  # channels that a and r are fitted to
+PRIOR_LIKENESS = 0.5  # a / K if hidden cells find none: a graph is given for a reason
 DECAYS = np.linspace(0.05, 1.0, 39)  # candidates for r
 
 
@@ -64,9 +65,14 @@ class EstimateMoments:
 
 
 def weights_of_graph(cells: CellModel) -> Array:
-    """Return k of every channel, if nothing else is known of a row."""
+    """Return k of every channel, if nothing else is known of a row.
+
+    Where hidden cells say that the mean is better than all estimates, k is what it would be otherwise: the next fit may
+    find it so.
+    """
     ones = np.ones((1, len(cells.marginal_variance)))
-    return np.asarray(combine(ones, None, cells.independent, cells.plain_link).value[0] * cells.weights.sum())
+    total = cells.weights.sum() if cells.weights.any() else 1.0
+    return np.asarray(combine(ones, None, cells.independent, cells.plain_link).value[0] * total)
 
 
 def fit_moments(cells: CellInfo, model: ValueModel, weights: Array) -> EstimateMoments:
@@ -78,8 +84,10 @@ def fit_moments(cells: CellInfo, model: ValueModel, weights: Array) -> EstimateM
     size = float(np.average(np.abs(of_graph), weights=importance))
     covariance, hops, nodes, channels = _hidden_products(cells, model, chosen)
     near, decay = fit_decay(covariance * of_graph[channels], hops, nodes, importance[channels])
-    hidden = near * float(np.mean(decay ** (hops - 1))) if len(hops) else 0.0
-    shared = min(near * decay * squared / max(size, 1e-300), squared)
+    near = min(near or PRIOR_LIKENESS * squared, float(np.sqrt(squared)))
+    hidden = near * float(np.mean(decay ** (hops - 1))) if len(hops) else near
+    # not below c^2: no error is below 0, however many sources there are
+    shared = min(max(near * decay * squared / max(size, 1e-300), near**2), squared)
     return EstimateMoments(near=near, decay=decay, shared=shared, noise=squared - shared, hidden=hidden)
 
 
