@@ -265,7 +265,7 @@ BAD = {
     "infinite": (["impute", "infinite.csv", "e.csv", "-o", "o.csv"], 1, "the column 'y' holds -inf at node 'b'"),
     "nothing known": (["impute", "nothing.csv", "e.csv", "-o", "o.csv"], 1, "no known value in any channel"),
     "mixed": (["impute", "mixed.csv", "edges.csv", "-o", "o.csv"], 1, "mixes numbers and text"),
-    "no numbers": (["impute", "words.csv", "edges.csv", "-o", "o.csv"], 1, "no columns of numbers"),
+    "no numbers": (["impute", "words.csv", "edges.csv", "-o", "o.csv"], 1, "no numeric columns"),
     "empty": (["impute", "empty.csv", "edges.csv", "-o", "o.csv"], 1, "empty.csv is empty"),
     "truncated": (["impute", "cut.parquet", "edges.csv", "-o", "o.csv"], 1, "cannot be read as parquet"),
     "bad alpha": (["impute", "nodes.csv", "edges.csv", "-o", "o.csv", "--alpha", "2"], 2, "alpha must be"),

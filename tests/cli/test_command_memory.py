@@ -223,7 +223,7 @@ def test_a_budget_changes_no_warning(tmp_path):
     [
         (["--method", "fp"], "--draws: the method fp has none; pcfi has"),
         (["--unreachable", "zero"], "--draws belong to --objective values and --unreachable mean"),
-        (["--draws", "-1"], "--draws must be a whole number of at least 0, got -1"),
+        (["--draws", "-1"], "--draws must be an integer of at least 0, got -1"),
     ],
 )
 def test_draws_that_cannot_be_made_are_refused_before_work(files, tmp_path, budget, options, words):

@@ -43,13 +43,13 @@ def run(**changes):
             "'lp' does not support task 'links': choose one of zero, mean, neighbors, srmgcnn",
         ),
         ({"rate": 1.0}, "rate must be a number of at least 0 and less than 1, got 1.0"),
-        ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
+        ({"seed": -1}, "seed must be an integer of at least 0, got -1"),
         (
             {"parameters": (("gamma", 1),)},
             "a parameter of system 'pcfi' in task 'classification' must be one of .*alpha",
         ),
         ({"parameters": (("alpha", 0),)}, "alpha must be a number greater than 0 and at most 1, got 0"),
-        ({"parameters": (("epochs", 2.5),)}, "epochs must be a whole number of at least 1, got 2.5"),
+        ({"parameters": (("epochs", 2.5),)}, "epochs must be an integer of at least 1, got 2.5"),
         ({"parameters": (("solver", "magic"),)}, "solver must be one of 'fixed', 'settled', got 'magic'"),
     ],
 )

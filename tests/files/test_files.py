@@ -179,7 +179,7 @@ BAD = {
     "twice.csv": (b"id,x,x\na,1,2\n", "several columns named 'x'"),
     "ragged.csv": (b"id,x\na,1\nb,2,3\n", "cannot be read as csv"),
     "mixed.csv": (b"id,x\na,1\nb,oops\nc,3\n", "mixes numbers and text, first 'oops' in row 2"),
-    "words.csv": (b"id,x\na,b\nb,c\n", "no columns of numbers"),
+    "words.csv": (b"id,x\na,b\nb,c\n", "no numeric columns"),
     "noise.parquet": (b"PAR1 but not really", "cannot be read as parquet"),
     "noise.feather": (b"ARROW1 but not really", "cannot be read as arrow"),
     "noise.npy": (b"\x93NUMPY nonsense", "cannot be read as npy"),

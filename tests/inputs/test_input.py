@@ -259,7 +259,7 @@ def test_bad_parameters_get_a_clear_error(parameters, message):
 @pytest.mark.parametrize("make", [lambda v: pcfi.FixedSteps(v), lambda v: pcfi.UntilSettled(max_steps=v)])
 @pytest.mark.parametrize("steps", [0, -1, 1.5, "10", True, None, np.nan])
 def test_step_counts_are_whole_and_positive(make, steps):
-    with pytest.raises(pcfi.ParameterError, match="steps must be a whole number of at least 1"):
+    with pytest.raises(pcfi.ParameterError, match="steps must be an integer of at least 1"):
         make(steps)
 
 

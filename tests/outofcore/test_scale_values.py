@@ -290,7 +290,7 @@ def test_what_intervals_need_is_refused_before_any_work(tmp_path):
     with pytest.raises(pcfi.ParameterError, match="draws belong to objective='values'"):
         scale.impute(*paths, draws=2, unreachable="zero")
     for draws in (-1, 1.5, True):
-        with pytest.raises(pcfi.ParameterError, match="draws must be a whole number"):
+        with pytest.raises(pcfi.ParameterError, match="draws must be an integer"):
             scale.impute(*paths, draws=draws)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["e.npy", "x.npy"]
 

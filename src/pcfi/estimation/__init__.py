@@ -1,4 +1,4 @@
-"""Parameters and values without labels: hide known cells in the way cells are missing, estimate them, learn."""
+"""Learn parameters and value models without labels, from known cells that are hidden and estimated."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def tune(
     random_state: "int | np.random.Generator | None" = None,
     progress: bool = False,
 ) -> Tuning:
-    """Choose alpha and fit the value model without labels, and say what the evidence is.
+    """Choose alpha and fit the value model without labels, and report the evidence.
 
     Known cells are hidden in the way cells are missing (whole nodes, gaps or single cells), estimated with several
     alphas, and compared with what they were. Missing cells are never looked at, and nothing that was given is modified.

@@ -1,6 +1,6 @@
 """Probabilities of the categories of a column, from the estimates of its channels, calibrated on hidden cells.
 
-A column of categories is one channel per category, 1 where a node has it. Their estimates v_k become probabilities
+A categorical column is one channel per category, 1 where a node has it. Their estimates v_k become probabilities
 
     p_k = (1 - w) v_k^s / sum_j v_j^s + w / K,      K the number of categories
 
@@ -39,7 +39,7 @@ class CategoryCalibration:
 
 
 def category_channels(problem: Problem) -> dict[int, Array]:
-    """Channels of each column of categories, by the number of the column."""
+    """Channels of each categorical column, by the number of the column."""
     columns, categorical = problem.columns, np.arange(problem.values.shape[1])[problem.categorical]
     return {int(column): np.flatnonzero(columns == column) for column in np.unique(columns[categorical])}
 
@@ -47,7 +47,7 @@ def category_channels(problem: Problem) -> dict[int, Array]:
 def fit_probabilities(
     problem: Problem, scale: ChannelScale, hidden: list[HiddenEstimates], estimates: list[FoldEstimate]
 ) -> dict[int, CategoryCalibration]:
-    """Calibrate every column of categories on its hidden cells."""
+    """Calibrate every categorical column on its hidden cells."""
     calibrations = {}
     for column, channels in category_channels(problem).items():
         parts = [_rows(part, one, scale, channels) for part, one in zip(hidden, estimates, strict=True)]

@@ -1,4 +1,4 @@
-"""Three estimates of a cell and their weights: what the model of values is, on the scale of the model.
+"""The value model on its scale: three estimates of a cell and their weights.
 
     graph alone      the graph's estimate, drawn towards the mean (`graph_link` without factors)
     factors          what a few common factors of the row say, corrected by the graph (`factor_model`, `graph_link`)

@@ -212,7 +212,7 @@ def _on_log_scale(channels: Channels, logarithmic: Array, log_mean: Array) -> Ch
 
 
 def _natural_bounds(channels: Channels, moments: ChannelMoments) -> Array:
-    """What is possible: at least 0, at most 1, or between two values, if all known values are."""
+    """Natural bounds: at least 0, at most 1, or between two values, if all known values are."""
     low, high = channels.low.astype(np.float64), channels.high.astype(np.float64)
     least = np.where((low >= 0) & (channels.n_known > 0), 0.0, -np.inf)
     several = channels.n_known >= MIN_KNOWN_FOR_BOUNDS

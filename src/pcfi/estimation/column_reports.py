@@ -1,4 +1,4 @@
-"""Errors on hidden cells -> a report of each column, with a verdict in words."""
+"""Errors on hidden cells -> a report for each column, with a verdict."""
 
 from collections.abc import Callable
 from functools import partial
@@ -22,7 +22,7 @@ def column_names(problem: Problem) -> list[str]:
 
 
 def report_columns(problem: Problem, model: ValueModel, errors: ColumnErrors) -> ColumnReports:
-    """One report per column; the channels of a column of categories count together."""
+    """One report per column; the channels of a categorical column count together."""
     columns, names = problem.columns, column_names(problem)
     n_nodes = len(problem.values)
 

@@ -1,4 +1,4 @@
-"""How large the error of an estimate probably is, cell by cell, and intervals that cover what they say.
+"""Expected error of each estimate, and calibrated intervals.
 
 The expected absolute error of a cell, in standard deviations of its channel c, is
 

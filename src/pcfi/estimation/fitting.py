@@ -139,7 +139,7 @@ def _fit(sample: Sample, scale: ChannelScale, settings: Settings, seed: int, com
 
 
 def model_without_evidence(problem: Problem, bounds: Array | None = None) -> ValueModel:
-    """The model that its priors alone make: half of the graph's estimate is kept, and intervals have no end."""
+    """The model from the priors alone: half of the graph's estimate is kept, and intervals are infinite."""
     return prior_model(draw_sample(problem), fit_channel_scale(problem, bounds))
 
 
@@ -185,7 +185,7 @@ def folds_of_size(n_units: int, n_channels: int) -> int:
 
 
 def _lacking(problem: Problem, scale: ChannelScale, folds: list[Fold]) -> str:
-    """Why nothing can be learned; empty if something can."""
+    """Reason why no model can be fitted; empty if one can."""
     if not scale.active.any():
         return "no channel has two different known values"
     patterns = problem.channels.patterns

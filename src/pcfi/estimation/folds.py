@@ -1,4 +1,4 @@
-"""Cross-validation folds: known cells that are hidden in the way cells are missing, so that estimates can be checked.
+"""Cross-validation folds: known cells that are hidden in the same pattern as the missing cells.
 
 The unit of hiding is a node in a pattern: whole nodes where all channels share one pattern, single cells where each
 channel has its own, blocks in between. Where nodes tend to miss many patterns at once although no two patterns are
@@ -46,7 +46,7 @@ class Fold:
     truth: Array
 
     def at(self, values: Array) -> Array:
-        """What an array of the shape of the features holds in the hidden cells, in float64."""
+        """The entries of an array of the shape of the features at the hidden cells, in float64."""
         return np.asarray(values[self.nodes, self.channels], dtype=np.float64)
 
 

@@ -1,4 +1,4 @@
-"""Whether a graph was probably made from the features it is used for.
+"""Detect a graph that was probably built from the features.
 
 Such a graph has seen the cells that are hidden to learn from, so errors and intervals are too optimistic. A graph made
 from a table links a node to its most similar rows; other graphs, however alike neighbours are, hardly ever do. The
@@ -18,7 +18,7 @@ MAX_CELLS = 2_000_000  # of the columns that rows are compared by
 
 
 def share_of_similar_rows(problem: Problem) -> float:
-    """Share of neighbours that are among the most similar rows, from 0 (chance) to 1 (all); NaN if nobody can tell.
+    """Share of neighbours that are among the most similar rows, from 0 (chance) to 1 (all); NaN if unknown.
 
     Rows are compared by the columns that both know, and with the mean in missing cells; the larger share counts.
     """

@@ -1,4 +1,4 @@
-"""Partial pooling (empirical Bayes): estimates of single columns, drawn towards each other as far as evidence is thin.
+"""Partial pooling (empirical Bayes): columns are shrunk towards their common mean by their standard errors.
 
 How far is learned from the columns themselves: if they differ by no more than chance, they share one estimate; if they
 clearly differ, each keeps its own.

@@ -1,4 +1,4 @@
-"""Alpha, beta and centring for a representation: what a graph neural network learns from, not what a person reads."""
+"""Alpha, beta and centring for a representation, the input of a graph neural network."""
 
 import numpy as np
 

@@ -39,7 +39,7 @@ class Resolved:
 
 
 def resolve(problem: Problem, settings: Settings, bounds: Array | None = None) -> Resolved:
-    """Decide everything that the settings leave open."""
+    """Resolve "auto" and None in the settings."""
     if settings.method not in ("pcfi", "auto"):
         return Resolved(replace(settings, alpha=1.0, beta=0.0, standardize=False, center=False))
     problem, values = on_host(problem), settings.objective == "values"
@@ -61,7 +61,7 @@ def resolve(problem: Problem, settings: Settings, bounds: Array | None = None) -
 def tuning_of(
     problem: Problem, settings: Settings, fitted: Fitted | str, without_evidence: Callable[[], ValueModel]
 ) -> Tuning:
-    """What estimation found about a problem, of which the facts about the channels count."""
+    """Result of the estimation for a problem."""
     beta = 0.0 if settings.beta == "auto" else float(settings.beta)
     if isinstance(fitted, str):
         alpha = DEFAULT_ALPHA if settings.alpha == "auto" else float(settings.alpha)

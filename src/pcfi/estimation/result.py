@@ -1,4 +1,4 @@
-"""What estimation found, as data: the chosen parameters, the evidence, and one row per column."""
+"""Results of the estimation as data: chosen parameters, evidence, and one report per column."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -25,7 +25,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class ColumnReport:
-    """What is known about the estimates of a column, from its hidden cells.
+    """Errors and predictors of a column, from its hidden cells.
 
     Attributes
     ----------

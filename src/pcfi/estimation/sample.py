@@ -1,4 +1,4 @@
-"""A large table -> the part of it that the value model is fitted to, the same in memory and in files.
+"""The sample of a large table that the value model is fitted to; the same in memory and on disk.
 
 Cells are hidden and rows are fitted at nodes that are spread evenly over those that know something (the core). All
 nodes that are as near to them as missing cells usually are to known ones come along, so that what the graph says about

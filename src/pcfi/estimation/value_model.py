@@ -1,4 +1,4 @@
-"""The value model: each missing cell from the graph, from the other columns of its node, and from its column's mean.
+"""The value model: estimates each missing cell from the graph, the other columns of its node and its column's mean.
 
     x_c  =  mu_c  +  (what the other known columns of the node say)  +  k_c (graph estimate  -  what they let expect)
 

@@ -42,7 +42,7 @@ def _real(low: float, high: float, *, open_low: bool = False, open_high: bool = 
 
 def _count(low: int) -> Rule:
     return Rule(
-        f"a whole number of at least {low}",
+        f"an integer of at least {low}",
         lambda value: isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= low,
     )
 
@@ -230,7 +230,7 @@ def validate(run: Run) -> None:
     if not rate.accepts(run.rate):
         raise ParameterError(f"rate must be {rate.allowed}, got {run.rate!r}")
     if not isinstance(run.seed, Integral) or isinstance(run.seed, bool) or run.seed < 0:
-        raise ParameterError(f"seed must be a whole number of at least 0, got {run.seed!r}")
+        raise ParameterError(f"seed must be an integer of at least 0, got {run.seed!r}")
     allowed = parameters_of(run)
     for name, value in run.parameters:
         _check_name(f"a parameter of system {run.system!r} in task {run.task!r}", name, tuple(allowed))

@@ -1,4 +1,4 @@
-"""Why a value: which known cells it comes from, and what follows from a fitted model besides values."""
+"""Uses of a fitted model besides filled values: explanations, checks, draws, suggestions, exposure."""
 
 from pcfi.explanation.explanation import Explanation, Explanations
 

@@ -56,11 +56,11 @@ class RowDrawing:
     relations : ErrorRelations
     seed : int
     categorical : index of channels
-        Those of columns of categories.
+        Those of categorical columns.
     empty : ndarray of bool
         Channels without a known value, whose cells are the same in all draws.
     categories : list of ndarray
-        The channels of each column of categories.
+        The channels of each categorical column.
     """
 
     model: ValueModel
@@ -157,7 +157,7 @@ class RowDrawing:
         return out
 
     def _draw_categories(self, rows: RowEstimates, drawn: Array, draw: int) -> None:
-        """Put one category, by its share, into the missing cells of columns of categories."""
+        """Put one category, by its share, into the missing cells of categorical columns."""
         for channels in self.categories:
             missing = ~rows.known[:, channels[0]]
             seeds = np.random.SeedSequence([self.seed, draw, int(channels[0]), CATEGORIES])

@@ -1,4 +1,4 @@
-"""Completed tables that are plausible together: the estimates plus random errors that covary as real ones do."""
+"""Draws of completed tables: the estimates plus random errors with realistic correlations."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -49,12 +49,12 @@ def unknown_errors(problem: Problem, unknown: Array) -> str:
 def check_count(m: object, parameter: str = "m") -> None:
     """Refuse a number of draws that is no positive integer."""
     if isinstance(m, bool) or not isinstance(m, Integral) or m < 1:
-        raise ParameterError(f"must be a whole number of at least 1, got {m!r}", parameter=parameter)
+        raise ParameterError(f"must be an integer of at least 1, got {m!r}", parameter=parameter)
 
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """What all draws of a result share."""
+    """Data that all draws of a result share."""
 
     cells: CellInfo
     model: ValueModel

@@ -1,4 +1,4 @@
-"""Random fields of errors on a graph: neighbouring missing cells are wrong together, known cells are never wrong.
+"""Random error fields on a graph: errors of neighbouring missing cells are correlated, known cells have none.
 
 Stage 1 is the conditional mean of a Gaussian Markov random field with conductances a_ij alpha^(S_i + S_j); given the
 known cells, what is left has the Laplacian of the missing ones as its precision. Scaled to 1 on the diagonal it is

@@ -1,4 +1,4 @@
-"""A fitted result and a cell -> its `Explanation`: every known cell that the value comes from, with its weight.
+"""A fitted result and a cell -> its `Explanation`: every known cell that the value is computed from, with its weight.
 
 Given the fitted parameters, the value (its logarithm, if the column is modelled so) is
 
@@ -27,7 +27,7 @@ NEGLIGIBLE = 1e-12  # weight relative to the largest below which a cell is left 
 
 
 def explain(cells: CellInfo, node: Any, column: Any) -> Explanation | Explanations:
-    """Explain one cell, or several if `node` or `column` is a list; two lists go in pairs."""
+    """Explain one cell, or several if `node` or `column` is a list; two lists are matched pairwise."""
     many = [isinstance(part, list | tuple | np.ndarray) for part in (node, column)]
     explainer = Explainer(cells)
     if not any(many):
@@ -43,7 +43,7 @@ def _pairs(node: Any, column: Any, many: list[bool]) -> tuple[Sequence[Any], Seq
     nodes, columns = node if many[0] else [node] * length, column if many[1] else [column] * length
     if len(nodes) != len(columns):
         raise ParameterError(
-            f"and column are lists of {len(nodes)} and {len(columns)}: they go in pairs, so both need the same length",
+            f"and column are lists of {len(nodes)} and {len(columns)}: both need the same length",
             parameter="node",
         )
     return nodes, columns

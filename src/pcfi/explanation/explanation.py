@@ -1,4 +1,4 @@
-"""What a filled value is made of, as data: prints as text, in a notebook as a picture, as a table by `to_frame()`."""
+"""The explanation of a filled value as data; prints as text, or as a picture in a notebook; `to_frame()` is a table."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -53,7 +53,7 @@ class KnownCells:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Explanation:
-    """Where the value of a cell comes from.
+    """Known cells and other terms that the value of a cell is computed from.
 
     `mean + constant + known.contributions.sum() + bounds + calibration + rest` is the value, or its logarithm if
     `logarithmic`.
@@ -62,9 +62,9 @@ class Explanation:
     ----------
     node, column : as the caller names them
     category : str or None
-        Of a column of categories: the one that was filled; its probability is what is explained.
+        Of a categorical column: the one that was filled; its probability is what is explained.
     value : float
-        The filled value; of a column of categories the probability of the category.
+        The filled value; of a categorical column the probability of the category.
     note : str
         Why there is nothing to add up, or what to mind; empty if there is nothing to say.
     logarithmic : bool
@@ -145,7 +145,7 @@ class Explanation:
         return f"{self.column} of {self.node!r}: {number(self.value)}"
 
     def lines(self) -> list[tuple[str, str]]:
-        """How much, and of what, for each line of the text."""
+        """Weight and description for each line of the text."""
         if not self.is_sum:
             return []
         own = np.array([column == self.column for column in self.known.columns], dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""An explanation as HTML: the list, and a picture of the ways from the filled cell to the known ones."""
+"""An explanation as HTML: the list, and a picture of the paths from the filled cell to the known ones."""
 
 from collections.abc import Iterable, Sequence
 from html import escape

@@ -29,7 +29,7 @@ class Recovery:
     group : str
     n_hidden : int
     error, error_of_mean : float
-        Root mean squared errors; of a column of categories the shares of wrong categories, guessing the most frequent
+        Root mean squared errors; of a categorical column the shares of wrong categories, guessing the most frequent
         one instead of the mean.
     standard_error : float
         Of the difference between the mean (squared) errors, in per cent of that of the mean.
@@ -47,7 +47,7 @@ class Recovery:
 
 @dataclass(frozen=True, eq=False)
 class Exposure:
-    """What can be said about the withheld cells of a column.
+    """How well the withheld cells of a column can be recovered.
 
     Attributes
     ----------

@@ -123,7 +123,7 @@ def suggest(result: Any, k: int = 10, *, candidates: Iterable[Any] | None = None
     True
     """
     if isinstance(k, bool) or not isinstance(k, Integral) or k < 1:
-        raise ParameterError(f"must be a whole number of at least 1, got {k!r}", parameter="k")
+        raise ParameterError(f"must be an integer of at least 1, got {k!r}", parameter="k")
     cells: CellInfo = result.cells
     if cells.hops is None or cells.model is None:
         raise ParameterError(
@@ -150,7 +150,7 @@ def suggest(result: Any, k: int = 10, *, candidates: Iterable[Any] | None = None
 
 def _design(cells: CellInfo, model: ValueModel) -> MeasurementDesign:
     hops, columns = cells.host_hops, cells.columns
-    counts = model.scale.active / np.bincount(columns)[columns]  # a column of categories is several channels: one
+    counts = model.scale.active / np.bincount(columns)[columns]  # a categorical column is several channels: one
     variance = _variances(cells, model, counts)
     sizes = np.bincount(hops.patterns, weights=counts, minlength=hops.codes.shape[1])
     chosen = np.sort(np.argsort(-sizes, kind="stable")[:MAX_PATTERNS])

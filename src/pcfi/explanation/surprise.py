@@ -93,7 +93,7 @@ class Surprises:
 
 
 def find_surprises(cells: CellInfo) -> Surprises:
-    """Compare every known cell of a column of numbers with what the other cells let expect."""
+    """Compare every known cell of a numeric column with what the other cells let expect."""
     if cells.hops is None or cells.model is None:
         raise ParameterError(
             "surprise needs the model of values, and this result has none: impute with objective='values' and "
@@ -118,7 +118,7 @@ def _quiet(settings: Settings) -> Settings:
 
 
 def parts_of(problem: Problem, n_folds: int = N_FOLDS) -> Array:
-    """Part of each known cell of a column of numbers; -1 for all others."""
+    """Part of each known cell of a numeric column; -1 for all others."""
     parts = np.random.default_rng(0).integers(n_folds, size=problem.values.shape).astype(np.int8)
     parts[~problem.mask] = -1
     parts[:, problem.categorical] = -1

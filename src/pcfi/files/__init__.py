@@ -1,1 +1,1 @@
-"""Files <-> tables: what a suffix means, reading node and edge files, atomic writing. Needs `pcfi[cli]`."""
+"""Files <-> tables: formats, reading node and edge files, atomic writing. Needs `pcfi[cli]`."""

@@ -1,4 +1,4 @@
-"""Files that appear under their names, complete, or not at all: written without a name or under another one."""
+"""Atomic output: a file appears under its name only when it is complete."""
 
 import os
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def atomic_output(path: Path, *, force: bool = True, durable: bool = True) -> It
 
 @dataclass(frozen=True, eq=False)
 class _Pending:
-    """A file that waits for its name: `place`, behind all links; errors speak of `path`.
+    """A file that will be published as `place` (links resolved); errors use `path`.
 
     `temporary` is the name that it has meanwhile, None if it has none.
     """
@@ -36,7 +36,7 @@ class _Pending:
 
 
 class Publication:
-    """Files that get their names one right after the other when the block ends, and none of them if it fails."""
+    """Files that are published together when the block ends; none of them if it fails."""
 
     def __init__(self, *, durable: bool = True) -> None:
         self._durable = durable
@@ -86,7 +86,7 @@ class Publication:
 
 
 def _nameless(folder: Path) -> Any:
-    """A file without a name, of which nothing is left if this process is killed; None where there is no such thing."""
+    """An unnamed file, which disappears if this process is killed; None if the system has none."""
     flag = getattr(os, "O_TMPFILE", 0)
     if not flag or not Path("/proc/self/fd").is_dir():
         return None
@@ -118,7 +118,7 @@ def _publish(one: _Pending) -> None:
             os.link(one.temporary, one.place)
             one.temporary.unlink()
     except FileExistsError:
-        raise FileError(f"{one.path} has appeared meanwhile: choose another name, or use --force") from None
+        raise FileError(f"{one.path} was created in the meantime: choose another name, or use --force") from None
 
 
 def _link(file: Any, name: Path) -> None:
@@ -130,7 +130,7 @@ def _link(file: Any, name: Path) -> None:
 
 
 def _take_over(one: _Pending) -> None:
-    """Mode and owner of the file that is replaced; of a new file, the usual mode."""
+    """Mode and owner of the file that is replaced; for a new file, the default mode."""
     descriptor = one.file.fileno()
     try:
         before = one.place.stat()

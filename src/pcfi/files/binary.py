@@ -53,7 +53,7 @@ def read_arrow(source: InputFile) -> Any:
             kept.append(batch)
         table = pa.Table.from_batches(kept, schema=reader.schema)
         _decode_names(table.schema)
-        table.validate(full=True)  # buffers come as they are in the file: lengths, offsets and text may be wrong
+        table.validate(full=True)  # buffers are not checked by pyarrow: lengths, offsets and text may be invalid
         return table
 
 
@@ -139,10 +139,10 @@ def _refuse_broken_lines(source: InputFile) -> None:
     with source.open() as file:
         while block := file.read(1 << 20):
             if b"\0" in block:
-                raise FileError(f"{source.words} is not text, as a .{source.format.name} file must be: is it complete?")
+                raise FileError(f"{source.words} is not text, but .{source.format.name} files are: is it complete?")
             last = block[-1:]
     if last != b"\n":
-        raise FileError(f"{source.words} ends within a line: is it complete? If so, add a newline at its end")
+        raise FileError(f"{source.words} does not end with a newline: add one if the file is complete")
 
 
 def is_sparse_npz(source: InputFile) -> bool:

@@ -1,4 +1,4 @@
-"""CRC-32 of files and of parts of them; text and arrays that carry their checksum at their end."""
+"""CRC-32 checksums of files and of parts of files, and of text and arrays that end with their checksum."""
 
 import zlib
 from pathlib import Path

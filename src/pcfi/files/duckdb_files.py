@@ -24,7 +24,7 @@ class DuckdbPlace:
 
     @staticmethod
     def of(path: str) -> "DuckdbPlace | None":
-        """What a path names; None if it is no database.
+        """The table or query that a path names; None if it is not a database.
 
         >>> DuckdbPlace.of("shop.duckdb/people")
         DuckdbPlace(file='shop.duckdb', table='people', query=None)
@@ -65,7 +65,7 @@ class DuckdbPlace:
 
 
 def check_place(path: str, *, force: bool) -> None:
-    """Refuse early to write what could not be written in the end."""
+    """Raise an error if the table cannot be written."""
     place = DuckdbPlace.of(path)
     if place is None or place.table is None:
         raise FileError(f"{path}: name the table to write, as in shop.duckdb/filled")
@@ -88,7 +88,7 @@ def duckdb_schema(path: str) -> Any:
 
 
 def write_duckdb(tables: Iterator[Any], path: str) -> None:
-    """Write tables of the same columns as one table, which is there as a whole or not at all."""
+    """Write tables with the same columns as one table, atomically."""
     import pyarrow as pa
 
     place, first = DuckdbPlace.of(path) or DuckdbPlace(path), next(tables)

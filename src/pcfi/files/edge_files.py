@@ -52,7 +52,7 @@ SCHEMAS: dict[str, Callable[[InputFile], Any]] = {
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EdgeFileContents:
-    """Edges, read, and what the columns of their table are.
+    """The edges of a file, and the roles of its columns.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class EdgeFileContents:
     columns : ChosenEdgeColumns or None
         None for a file that has no columns.
     unused_weight : str or None
-        A column of numbers that may have been meant as weights.
+        A numeric column that may have been meant as weights.
     dialect : str
         How a text file is written, in words, if not as its suffix says.
     by_names : bool
@@ -90,7 +90,7 @@ def open_edge_file(path: str) -> InputFile:
 
 
 def kind_of_ends(file: InputFile, columns: EdgeColumns) -> Kind | None:
-    """What the ends of the edges hold, by the first rows of a text file; None if edges name rows."""
+    """Kind of the ends of the edges, from the first rows of a text file; None if they are row numbers."""
     if file.format.name in GRAPH_FORMATS:
         return None
     with clear_errors(file):
@@ -192,7 +192,7 @@ def _by_names(adjacency: Any, names: list[str], nodes: NodeFileContents, columns
 
 
 def _same_ids(table: Any, pair: tuple[str, str], nodes: NodeFileContents, file: InputFile) -> Any:
-    """The edge table with ids as the nodes have them: text files know no types, so they take those of the other."""
+    """The edge table with ids in the type of the node ids; a text file takes the type of the other file."""
     if nodes.id is None:
         return table
     kind = nodes.table.schema.field(nodes.id).type
@@ -204,15 +204,15 @@ def _same_ids(table: Any, pair: tuple[str, str], nodes: NodeFileContents, file: 
 
 
 def _refuse_names_for_rows(table: Any, pair: tuple[str, str], nodes: NodeFileContents, file: InputFile) -> None:
-    """Raise `FileError` if edges name nodes by text, but no column of the nodes was taken for ids."""
+    """Raise `FileError` if edges use text ids, but the nodes have no id column."""
     import pyarrow as pa
 
     if nodes.id is not None or not any(pa.types.is_string(table.schema.field(name).type) for name in pair):
         return
     nearly = nearly_ids(nodes)
-    text = f"{file.words} names nodes by text, but no column of the nodes holds ids that all differ"
+    text = f"{file.words} uses text ids, but no node column has unique ids"
     if nearly:
-        raise FileError(f"{text}: {nearly}, but every node needs an id of its own")
+        raise FileError(f"{text}: {nearly}, but ids must be unique")
     raise FileError(text, remedy="name it with {id}")
 
 

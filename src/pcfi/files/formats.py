@@ -1,4 +1,4 @@
-"""What the suffix of a file, or its first bytes, say about its format."""
+"""Detect the format of a file from its suffix or its first bytes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ class Format:
 
     @property
     def is_text(self) -> bool:
-        """Whether numbers and ids are written as text, so that their types have to be guessed."""
+        """Whether the format is text, so that types must be detected."""
         return self.name in DELIMITERS
 
     @property
@@ -85,7 +85,7 @@ def format_of(path: str, allowed: Sequence[str], what: str) -> Format:
     name = SUFFIXES.get(inner[-1], "") if inner else ""
     if name not in allowed or (compression and name not in DELIMITERS):
         suffix = "".join(suffixes[-2:] if compression else suffixes[-1:]) or "no suffix"
-        raise FileError(f"{path}: the suffix of {what} says the format, and {suffix} is none of {listed(allowed)}")
+        raise FileError(f"{path}: the suffix {suffix} of {what} is not supported: use one of {listed(allowed)}")
     return Format(name, compression)
 
 

@@ -72,12 +72,12 @@ def read_geometry(path: str) -> Any:
     schema = parquet.read_schema(source.parts()[0].path)
     geometry = geometry_of(schema.empty_table(), source)[1]
     if geometry is None:
-        raise FileError(f"{path} has no geometry to find neighbours by: name a file of edges after it")
+        raise FileError(f"{path} has no geometry to find neighbours by: name an edge file after it")
     return geometry.frame(parquet.read_table(path, columns=[geometry.name]))
 
 
 def _as_large_binary(table: Any, name: str) -> Any:
-    """The table with its geometry in a type that is no text, so that it passes through."""
+    """The table with its geometry as binary, so that it is not treated as text."""
     import pyarrow as pa
 
     place = table.column_names.index(name)

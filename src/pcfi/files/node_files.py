@@ -41,17 +41,17 @@ LONG = r"\d{19}"  # more digits than an integer of 64 bits may have
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NodeFileContents:
-    """A node table, read, and what its columns are.
+    """A node table and the roles of its columns.
 
     Attributes
     ----------
     table : pyarrow.Table
     id : str or None
-        The column of ids; None: nodes are named by their row numbers.
+        The id column; None: nodes are named by their row numbers.
     channels : list of str
         Columns of numbers to fill.
     categorical : list of str
-        Columns of categories to fill.
+        Categorical columns to fill.
     ids_are_text : bool
         Whether ids come from a text file, where 7 and 007 are two ids, and other columns pass through as text.
     written : WrittenCells or None
@@ -73,7 +73,7 @@ class NodeFileContents:
 
     @property
     def passed(self) -> list[str]:
-        """Columns that pass through untouched, besides the ids."""
+        """Columns that are left unchanged, besides the ids."""
         used = {self.id, *self.channels, *self.categorical}
         return [name for name in self.table.column_names if name not in used]
 
@@ -147,7 +147,7 @@ def choose_columns(
     is_unique: Callable[[str], bool],
     could_name_ends: Callable[[str], bool],
 ) -> tuple[str | None, list[str]]:
-    """The column of ids, if there is one, and the channels. The table may be empty if types say all."""
+    """The id column, if there is one, and the channels. The table may be empty if types say all."""
     _check(table.column_names, columns, source)
     kinds = {one.name: kind_of_arrow(one.type) for one in table.schema}
     id_column = choose_id(kinds, columns, is_unique, could_name_ends=could_name_ends)
@@ -159,8 +159,8 @@ def choose_columns(
     if not channels and not columns.categorical:
         there = ", ".join(f"{one.name!r} ({one.type})" for one in list(table.schema)[:20])
         raise FileError(
-            f"{source.words} has no columns of numbers to fill, besides ids and excluded columns: it has {there}",
-            remedy="columns of categories can be filled with {categorical}",
+            f"{source.words} has no numeric columns to fill, besides ids and excluded columns: it has {there}",
+            remedy="categorical columns can be filled with {categorical}",
         )
     return id_column, channels
 
@@ -201,7 +201,7 @@ def text_columns(names: Sequence[str], columns: NodeColumns) -> set[str]:
 
 
 def differ(column: Any) -> bool:
-    """Whether no value is missing or stands twice."""
+    """Whether all values are present and unique."""
     import pyarrow.compute as pc
 
     return bool(column.null_count == 0 and pc.count_distinct(column).as_py() == len(column))
@@ -215,7 +215,7 @@ def _lacking(column: Any, name: str) -> str:
 
 
 def nearly_ids(nodes: NodeFileContents) -> str:
-    """Why a column of text that looks like ids was not taken, in words; empty if there is none."""
+    """Why a text column that looks like ids was not used, as text; empty if there is none."""
     import pyarrow.compute as pc
 
     for name in nodes.passed:
@@ -232,7 +232,7 @@ def nearly_ids(nodes: NodeFileContents) -> str:
 
 
 def dressed_numbers(nodes: NodeFileContents, columns: NodeColumns) -> list[tuple[str, str]]:
-    """Columns that pass through as text though all their values are numbers with separators or signs, and a value."""
+    """Text columns whose values are all formatted numbers, such as $1,234, and a value of each."""
     import pyarrow.compute as pc
 
     examples = []
@@ -265,7 +265,7 @@ def _marked(column: Any, markers: Sequence[Any]) -> Any:
     if pa.types.is_dictionary(before) and markers:
         column = column.cast(before.value_type)
     if pa.types.is_decimal(before):
-        column = column.cast(pa.string())  # from text to float rounds rightly, from decimal it may not
+        column = column.cast(pa.string())  # text to float rounds correctly, decimal to float may not
     if pa.types.is_null(before) or pa.types.is_decimal(before):
         column = column.cast(pa.float64())
     for value in [] if pa.types.is_boolean(column.type) else marker_values(markers, kind_of_arrow(column.type)):
@@ -278,7 +278,7 @@ def _marked(column: Any, markers: Sequence[Any]) -> Any:
 
 
 def described(nodes: NodeFileContents, path: str, n_nodes: int | None = None) -> str:
-    """What was chosen, in a sentence; `n_nodes` is for a table that is not here as a whole."""
+    """Message about the chosen columns; `n_nodes` is given for a table that is read in parts."""
     rows = counted(nodes.table.num_rows if n_nodes is None else n_nodes, "node")
     ids = "named by row numbers" if nodes.id is None else f"ids in {nodes.id!r}"
     channels = (

@@ -1,4 +1,4 @@
-"""Files and standard input as something that can be read, and failures to read as one clear error."""
+"""Open files and standard input, and turn failures to read them into one-line errors."""
 
 import io
 import sys
@@ -35,7 +35,7 @@ class InputFile:
 
     @property
     def words(self) -> str:
-        """How an error speaks of it."""
+        """Name of the input in errors."""
         return "standard input" if self.data is not None else self.path
 
     @staticmethod
@@ -80,7 +80,7 @@ class InputFile:
 
 
 def open_input(path: str, allowed: Sequence[str], what: str) -> InputFile:
-    """Look at a file, or read all of standard input, before anything is made of it."""
+    """Check that a file exists, or read all of standard input."""
     if path == STANDARD:
         data = sys.stdin.buffer.read()
         return InputFile(path, _checked(sniff(data[:65536]), allowed), data)
@@ -92,27 +92,27 @@ def open_input(path: str, allowed: Sequence[str], what: str) -> InputFile:
     if not place.is_file() and not (form.name == "parquet" and place.is_dir()):
         raise FileError(f"{path} is not a file: name the file of {what}, not a folder")
     if place.stat().st_size == 0:
-        raise FileError(f"{path} is empty: it has to hold {what}")
+        raise FileError(f"{path} is empty, but must contain {what}")
     return InputFile(path, form)
 
 
 def _checked(form: Format, allowed: Sequence[str]) -> Format:
     if form.name not in allowed:
-        raise FileError(f"standard input holds {form.name}, which does not serve here: use {', '.join(allowed)}")
+        raise FileError(f"standard input holds {form.name}, which is not supported here: use {', '.join(allowed)}")
     return form
 
 
 @contextmanager
 def clear_errors(source: InputFile) -> Iterator[None]:
-    """Turn whatever a reading library raises on a bad file into one line that names the file."""
+    """Turn any exception of a reading library into a one-line error that names the file."""
     try:
         yield
-    except (PcfiError, ModuleNotFoundError, NameError, AttributeError):  # the last two are our own mistakes
+    except (PcfiError, ModuleNotFoundError, NameError, AttributeError):  # the last two would be bugs of pcfi
         raise
     except MemoryError as error:
-        raise TooLargeError(f"{source.words} needs more memory than there is: {_first_line(error)}") from error
+        raise TooLargeError(f"{source.words} needs more memory than is available: {_first_line(error)}") from error
     except PermissionError:
-        raise FileError(f"{source.words} may not be read: check its permissions") from None
+        raise FileError(f"{source.words} cannot be read: check its permissions") from None
     except Exception as error:
         kind = source.format.name
         raise FileError(

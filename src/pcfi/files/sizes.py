@@ -1,4 +1,4 @@
-"""Memory that reading a file takes, checked before or while it is read: a small file may unpack to a large table."""
+"""Check the memory that a file needs before or while it is read: a small file may decompress to a large table."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def refuse_beyond_memory(n_bytes: int, path: str, most: int | None = None) -> No
     if n_bytes > most:
         needed, left = two_sizes_in_words(n_bytes, most)
         raise TooLargeError(
-            f"{path} unpacks to {needed} or more, but only {left} of memory is available: split the file, leave "
+            f"{path} decompresses to {needed} or more, but only {left} of memory is available: split the file, leave "
             "columns out of it, or work within a budget, as in --memory 4GB"
         )
 
@@ -35,7 +35,7 @@ def _is_fixed(kind: Any) -> bool:
 
 
 class Metered:
-    """A binary stream that refuses to yield more bytes than there is memory; for what is being decompressed."""
+    """A binary stream that raises an error if it yields more bytes than the available memory; for decompression."""
 
     def __init__(self, stream: Any, path: str) -> None:
         self._stream, self._path, self._seen = stream, path, 0
@@ -55,7 +55,7 @@ class Metered:
         self.closed = True
 
     def readable(self) -> bool:
-        """Yes."""
+        """True: the stream can be read."""
         return True
 
     def writable(self) -> bool:

@@ -38,20 +38,20 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Dialect:
-    """What stands between columns; `usual` is whether the suffix says so."""
+    """The delimiter; `usual` is whether it is the default of the suffix."""
 
     delimiter: str
     usual: bool = True
 
     def words(self, decimals: Collection[str] = ()) -> str:
-        """How the file is written, if not as its suffix says; `decimals` are the decimal marks of its columns."""
+        """Differences from the default format, as text; `decimals` are the decimal marks of its columns."""
         between = "tabs" if self.delimiter == "\t" else repr(self.delimiter)
         parts = ([] if self.usual else [f"separated by {between}"]) + (["decimal commas"] if "," in decimals else [])
         return f" ({', '.join(parts)})" if parts else ""
 
 
 def dialect_of(source: InputFile) -> Dialect:
-    """How a text file is written: with semicolons, tabs or vertical bars if its header has no other separator."""
+    """The dialect of a text file: semicolons, tabs or vertical bars if its header has no other separator."""
     with source.arrow() as stream:
         sample = bytes(stream.read(SAMPLE))
     if sample.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in sample:
@@ -65,7 +65,7 @@ def dialect_of(source: InputFile) -> Dialect:
 
 @contextmanager
 def utf8_errors(source: InputFile) -> Iterator[None]:
-    """Say what is wrong with text in another encoding."""
+    """Raise an error that explains how to convert text in another encoding."""
     import pyarrow as pa
 
     try:
@@ -154,7 +154,7 @@ def each_column(function: Callable[[str], Result], names: Sequence[str], n_rows:
 
 
 def null_markers() -> list[str]:
-    """What pyarrow reads as null in columns of numbers."""
+    """What pyarrow reads as null in numeric columns."""
     from pyarrow import csv
 
     return list(csv.ConvertOptions().null_values)
@@ -189,7 +189,7 @@ def first_rows(source: InputFile) -> Any:
 
 
 def holds_integers(column: Any) -> bool:
-    """Whether every value of a column of text is a whole number as numbers are written: 7, but not 007."""
+    """Whether every value of a text column is an integer as numbers are written: 7, but not 007."""
     import pyarrow.compute as pc
 
     return bool(len(column) and pc.all(pc.match_substring_regex(column, r"^\s*[-+]?(0|[1-9]\d*)\s*$")).as_py())
@@ -225,7 +225,7 @@ def parse_options(source: InputFile) -> Any:
 
 
 def refuse_mixed(table: Any, name: str, source: InputFile) -> None:
-    """Raise `FileError` if a column of text holds numbers for the most part: it was meant to be a channel."""
+    """Raise `FileError` if a text column holds numbers for the most part: it was meant to be a channel."""
     import pyarrow.compute as pc
 
     column = table[name].combine_chunks()
@@ -251,7 +251,7 @@ def refuse_mixture(
     is_dressed = pc.match_substring_regex(pa.scalar(word), DRESSED).as_py()
     advice = "write it as a plain number" if is_dressed else f"if that means missing, add --missing-value {word!r}"
     raise FileError(
-        f"{source.words}: the column {name!r} mixes numbers and text, first {word!r} in row {row + 1}: {advice}; if "
+        f"{source.words}: the column {name!r} mixes numbers and text; first {word!r} in row {row + 1}: {advice}; if "
         f"the column is no channel, add --exclude {name}"
     )
 
@@ -270,7 +270,7 @@ def empty_as_null(table: Any) -> Any:
 
 
 def typed(column: Any) -> Any:
-    """A column of text in the type that all its values have: whole numbers, numbers, truth values, else text.
+    """A text column in the type that all its values have: integers, numbers, truth values, else text.
 
     >>> import pyarrow as pa
     >>> str(typed(pa.chunked_array([["3", None]])).type), str(typed(pa.chunked_array([["007"]])).type)
@@ -287,7 +287,7 @@ def typed(column: Any) -> Any:
 
 
 def write_rows(tables: Iterable[Any], file: Any, delimiter: str) -> None:
-    """Write a header and the rows of all tables; quotes only where they are needed, and nothing for null."""
+    """Write a header and the rows of all tables; quotes only where needed, and empty cells for null."""
     has_header = False
     for table in tables:
         if not has_header:

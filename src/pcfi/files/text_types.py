@@ -27,7 +27,7 @@ class ColumnType:
 
 
 class _FilledValues:
-    """The values of a column of text that are not missing: a sample first, then all, which often are not needed."""
+    """The values of a text column that are not missing: a sample first, then all, which often are not needed."""
 
     def __init__(self, column: Any, *, is_plain: bool) -> None:
         self._column, self._is_plain = column, is_plain
@@ -47,7 +47,7 @@ class _FilledValues:
 
 @dataclass
 class ColumnScan:
-    """What the values of a column of text have in common, over all parts of the column so far."""
+    """Common properties of the values of a text column, over all parts read so far."""
 
     n_rows: int = 0
     n_filled: int = 0
@@ -101,7 +101,7 @@ class ColumnScan:
         self.n_numbers = {mark: self.n_numbers[mark] + count for mark, count in counts.items()}
 
     def _look_at_mark(self, values: "_FilledValues", mark: str) -> None:
-        """Find a value that decides what a mark means, in a sample first; else one that leaves it open."""
+        """Find a value that determines the meaning of a mark, first in a sample; else an ambiguous one."""
         import pyarrow.compute as pc
 
         for part in values if mark not in self.decided else ():
@@ -170,7 +170,7 @@ def _refuse_two_marks(name: str, scan: ColumnScan, what: str) -> None:
 
 
 def _refuse_grouped(name: str, scan: ColumnScan, what: str, marks: dict[str, list[ColumnScan]], delimiter: str) -> None:
-    """Refuse 1.234 where it may mean 1234: all values of the column look so, and the file has decimal commas."""
+    """Raise an error for 1.234 if it may mean 1234: all values look like it, and the file has decimal commas."""
     if not scan.is_decimal(".") or "." in scan.decided or marks["."]:
         return
     if marks[","] or delimiter == ";":
@@ -186,7 +186,7 @@ def _refuse_grouped(name: str, scan: ColumnScan, what: str, marks: dict[str, lis
 
 
 def cast_text(column: Any, kind: Any, decimal: str = ".") -> Any:
-    """A column of text in another type, with null for the usual markers of missing cells; text stays as it is."""
+    """A text column in another type, with null for the usual markers of missing cells; text stays as it is."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -197,7 +197,7 @@ def cast_text(column: Any, kind: Any, decimal: str = ".") -> Any:
 
 
 def without_markers(column: Any, markers: Sequence[str]) -> Any:
-    """A column of text with null where a cell holds one of the markers, with or without spaces around it."""
+    """A text column with null where a cell holds one of the markers, with or without spaces around it."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -214,7 +214,7 @@ def _plain(values: Any) -> Any:
 
 
 def plain_numbers(column: Any) -> Any:
-    """The numbers of a column of text, null where a cell is empty; None if a cell is neither a number nor empty.
+    """The numbers of a text column, null where a cell is empty; None if a cell is neither a number nor empty.
 
     Nor if a cell is a marker such as nan, or has spaces around it: then more has to be found out about the column.
     """
@@ -229,7 +229,7 @@ def plain_numbers(column: Any) -> Any:
 
 
 def _empty_as_null(column: Any) -> Any:
-    """A column of text with null where a cell is empty; the text is not copied."""
+    """A text column with null where a cell is empty; the text is not copied."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -23,7 +23,7 @@ ARRAY = "features.npy"  # the array in a file .npz
 
 
 def check_output(path: str, *, force: bool) -> None:
-    """Refuse early what could not be written in the end; links are followed."""
+    """Raise an error if a path cannot be written; links are followed."""
     if path == STANDARD:
         return
     database = DuckdbPlace.of(path)
@@ -44,12 +44,12 @@ def check_output(path: str, *, force: bool) -> None:
 
 
 def check_folder(path: str) -> None:
-    """Refuse a path whose folder is not there, or may not be written to."""
+    """Raise an error if the folder of a path does not exist or is not writable."""
     folder = Path(path).parent if not Path(path).is_symlink() else Path(os.path.realpath(path)).parent
     if not folder.is_dir():
-        raise FileError(f"{path} cannot be written, because the folder {folder} does not exist: make it first")
+        raise FileError(f"{path} cannot be written, because the folder {folder} does not exist: create it first")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise FileError(f"{path} cannot be written, because the folder {folder} may not be written to")
+        raise FileError(f"{path} cannot be written, because the folder {folder} is not writable: check its permissions")
 
 
 @contextmanager
@@ -114,7 +114,7 @@ def write_tables(
         return
     if form.is_geo:
         if geometry is None:
-            raise FileError(f"{path}: a file .{form.name} needs geometry, and the nodes have none")
+            raise FileError(f"{path}: a .{form.name} file needs geometry, but the nodes have none")
         with atomic_file(path, force=force, publication=publication) as file:
             write_geo(tables, file, Path(path).stem, form.name, geometry)
         return

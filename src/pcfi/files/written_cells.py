@@ -1,4 +1,4 @@
-"""The cells of a text file as they are written, so that known ones come back byte for byte."""
+"""The original text of the cells of a text file, so that known cells are written back byte for byte."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -21,9 +21,9 @@ class WrittenCells:
         "csv" or "tsv", by the suffix.
     dialect : Dialect
     decimal : str
-        The decimal mark of the file: a comma if all columns of numbers that have a mark have it.
+        The decimal mark of the file: a comma if all numeric columns that have a mark have it.
     decimals : dict of str
-        The decimal mark of each column of numbers; that of the file if the column has none.
+        The decimal mark of each numeric column; that of the file if the column has none.
     spellings : dict of str
         The first truth value of columns that hold some.
     """
@@ -93,7 +93,7 @@ class WrittenCells:
 def _decimal_marks(
     types: Mapping[str, ColumnType], named: str | None, has_point: Callable[[str], bool]
 ) -> tuple[str, dict[str, str]]:
-    """The decimal mark of the file, and that of each column of numbers."""
+    """The decimal mark of the file, and that of each numeric column."""
     decimals = {name: one.decimal for name, one in types.items() if str(one.kind) != "string"}
     decimal = named or "."
     if "," in (named, *decimals.values()):

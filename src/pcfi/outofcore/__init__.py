@@ -1,4 +1,4 @@
-"""Graphs and features larger than memory, on one machine or a cluster: files in, files out, resumable.
+"""Graphs and features larger than memory, on one machine or a cluster: from files to files, resumable.
 
 graph = pcfi.scale.build_graph("edges.parquet", "graph")
 pcfi.scale.impute("features.npy", "graph", "filled.npy", memory="4GB")

@@ -1,4 +1,4 @@
-"""A run in files as a backend: the pipeline calls the stages, a runner does their tasks and keeps a journal."""
+"""The backend for runs on disk: the pipeline calls the stages, and a runner executes their tasks with a journal."""
 
 import logging
 import time
@@ -161,7 +161,7 @@ class OutOfCoreBackend:
         LOG.info("%s: %s%s, %.1f s", stage, counted(count, "task"), earlier, time.perf_counter() - begin)
 
     def _once(self, name: str, make: Callable[[], None]) -> None:
-        """Make what `name` is the last file of, unless it is there."""
+        """Create the files of a step unless its last file, `name`, exists."""
         if not self._run.folder.has(name):
             make()
 

@@ -1,4 +1,4 @@
-"""What is refused before a run begins: settings, shapes and places that do not go together."""
+"""Checks before a run: settings, shapes and paths that cannot be combined."""
 
 from numbers import Integral
 
@@ -14,7 +14,7 @@ METHODS = ("pcfi", "fp")
 
 
 def check_choices(settings: Settings, results: dict[str, str | None], coverage: float) -> None:
-    """Refuse settings that do not go together, or that only `pcfi.impute` has."""
+    """Raise an error for settings that cannot be combined, or that only `pcfi.impute` supports."""
     if settings.method not in METHODS:
         raise ParameterError(f"method must be 'pcfi' or 'fp' here, got {settings.method!r}: others are in pcfi.impute")
     if results["confidence"] is not None and settings.method != "pcfi":
@@ -40,14 +40,14 @@ def check_partitions(partitions: object) -> None:
 
 
 def check_places(results: dict[str, str | None], inputs: dict[str, str]) -> None:
-    """Refuse two results at one place, and to write over an input: at an address there is no other name meanwhile."""
+    """Raise an error if two results have the same path, or if a remote result would overwrite an input."""
     taken: dict[str, str] = {}
     for name, path in results.items():
         if path is None:
             continue
         what, place = "result" if name == "values" else name, place_of(path)
         if place in taken:
-            raise ParameterError(f"{taken[place]} and {what} would both go to {path!r}: give each a name of its own")
+            raise ParameterError(f"{taken[place]} and {what} have the same path {path!r}: choose different paths")
         taken[place] = what
         for input_name, other in inputs.items():
             if is_address(path) and f"{place_of(other)}/".startswith(f"{place}/"):

@@ -1,4 +1,4 @@
-"""A Dask cluster: the client or the address that a caller passes -> a client with workers, and what these are doing."""
+"""A Dask cluster: the client or the address that a caller passes -> a client with workers, and their state."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,7 +41,7 @@ def connect(client: Any) -> Any:
     except TimeoutError:
         if asked is not client:
             client.close()
-        raise ClusterError(f"no worker came to the cluster within {CONNECT_TIMEOUT}: start some") from None
+        raise ClusterError(f"the cluster has no workers after {CONNECT_TIMEOUT}: start some") from None
     return client
 
 
@@ -70,7 +70,7 @@ def does_tasks(worker: dict[str, Any]) -> bool:
 
 
 def idle_reason(workers: list[dict[str, Any]], seconds: float) -> str:
-    """Why a cluster does nothing, and what to do."""
+    """Message: why a cluster makes no progress, and what to do."""
     if not workers:
         return (
             f"the cluster has had no worker for {seconds} s: were they killed, or is the machine "

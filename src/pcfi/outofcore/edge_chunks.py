@@ -47,7 +47,7 @@ class ArrayEdges:
 
     @property
     def held(self) -> int:
-        """Zero: no ids are mapped."""
+        """0, because no ids are mapped."""
         return 0
 
     def chunks(self, size: int) -> Iterator[EdgeChunk]:
@@ -76,7 +76,7 @@ def open_edges(
         return _array_edges(edges, weight, ids)
     if not isinstance(edges, str | Path):
         raise UnsupportedTypeError(
-            f"edges is a {type(edges).__qualname__}, but must be the path of an edge file (.npy, .parquet, .csv, "
+            f"edges is a {type(edges).__qualname__}, but it must be the path of an edge file (.npy, .parquet, .csv, "
             ".tsv) or a (2, E) array"
         )
     path = str(edges)

@@ -45,7 +45,7 @@ class EdgeSource:
 
     @staticmethod
     def of(graph: Any, id_column: str | None, columns: dict[str, Any]) -> "EdgeSource":
-        """What `graph` names."""
+        """The graph folder or edge file that `graph` refers to."""
         if isinstance(graph, MappedGraph) and graph.folder is not None:
             return EdgeSource(str(graph.folder), True, None, {})
         if not isinstance(graph, str | Path):
@@ -60,7 +60,7 @@ class EdgeSource:
         return EdgeSource(path, True, None, {})
 
     def facts(self) -> dict[str, Any] | None:
-        """What a run that goes on must find unchanged; a graph folder has facts of its own."""
+        """Facts that must not change between interruption and resumption; a graph folder has its own."""
         if self.is_folder:
             return None
         seen = [] if is_address(self.path) else [Path(file).stat() for file in parquet_files(self.path)]

@@ -221,7 +221,7 @@ def graph_errors(path: str) -> Iterator[None]:
     """Raise errors of a library about a bad file as a `GraphError` that names the file."""
     try:
         yield
-    except (PcfiError, MemoryError, ModuleNotFoundError, NameError, AttributeError):  # the last are our own mistakes
+    except (PcfiError, MemoryError, ModuleNotFoundError, NameError, AttributeError):  # the last are bugs of pcfi
         raise
     except Exception as error:
         raise GraphError(f"{path!r} cannot be read: {' '.join(str(error).split())}") from None
@@ -291,5 +291,5 @@ def _checked_ids(ids: Any) -> Any:
     if pc.count_distinct(array).as_py() != len(array):
         counts = pc.value_counts(array)
         twice = counts.field("values")[pc.index(pc.greater(counts.field("counts"), 1), True).as_py()].as_py()
-        raise GraphError(f"the id {twice!r} stands more than once among the ids: every node needs one of its own")
+        raise GraphError(f"the id {twice!r} is duplicated: ids must be unique")
     return array

@@ -81,7 +81,7 @@ class WorkFolder:
         text = without_checksum((self.path / name).read_bytes())
         if text is None:
             raise StorageError(
-                f"{str(self.path / name)!r} is damaged, so that the run cannot be continued: remove the folder "
+                f"{str(self.path / name)!r} is damaged, so the run cannot be resumed: remove the folder "
                 f"{str(self.path)!r}, and run it again from the start"
             )
         return json.loads(text)
@@ -92,7 +92,7 @@ class WorkFolder:
         return without_checksum(path.read_bytes()) is not None if path.suffix == ".json" else has_trailer(path)
 
     def retire(self) -> None:
-        """Remove the files of a finished run; its result is complete, so that those still in use are only told."""
+        """Remove the files of a finished run; files still in use cause only a warning."""
         try:
             self._remove()
         except PermissionError as error:

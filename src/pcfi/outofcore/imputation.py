@@ -1,4 +1,4 @@
-"""`pcfi.scale.impute`: features and graph in files -> results in files, stage by stage, within a budget of memory."""
+"""`pcfi.scale.impute`: features and graph in files -> results in files, within a memory budget."""
 
 import warnings
 from collections.abc import Iterator, Sequence
@@ -82,7 +82,7 @@ def impute(
         (docs/reading-tables.md): a column called "id", "node" or "node_id", and so on; else nodes are named by row
         numbers. Ids are never a channel.
     columns : list of str, default=None
-        The channels among the columns of Parquet features. None: all columns of numbers but the ids.
+        The channels among the columns of Parquet features. None: all numeric columns but the ids.
     categorical : list of str, default=()
         Further columns to fill, of categories, as in `pcfi.frames.impute`. The table is converted first, to one channel
         for each category, and the result must be Parquet.

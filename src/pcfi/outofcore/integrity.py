@@ -1,4 +1,4 @@
-"""A run that is resumed -> the same run without what is damaged: what the tasks wrote is compared with its checksums.
+"""Verify the checksums of an interrupted run, and remove damaged files so that their tasks run again.
 
 A task whose files have changed is removed from the journal, and a gathered file that has changed is deleted, so that
 the run makes them again.
@@ -15,7 +15,7 @@ RELATIONS = (file_names.RELATION_ROOTS, file_names.RELATION_SHARES)
 
 
 def drop_damaged(run: OutOfCoreRun) -> list[str]:
-    """Remove what is damaged from the work folder and the journal; returns the names of the files."""
+    """Remove damaged files from the work folder and the journal; return their names."""
     damaged = _drop_gathered(run)
     damaged += _drop_tasks(run, "survey", lambda index, entry: _survey_damage(run, index, entry))
     damaged += _drop_tasks(run, "order", lambda _, entry: _changed(run, entry) + _lost(run, file_names.GROUP_COSTS))

@@ -89,7 +89,7 @@ def error_rows(run: OutOfCoreRun, start: int, filled: Array, hops: Hops) -> Arra
 
 
 def interval_rows(run: OutOfCoreRun, start: int, filled: Array, hops: Hops) -> Array:
-    """Low end, high end and expected error of each column of numbers, side by side, for some rows."""
+    """Low end, high end and expected error of each numeric column, side by side, for some rows."""
     model, values = _model(run), filled.astype(np.float64)
     errors = error_rows(run, start, values, hops)
     with np.errstate(all="ignore"):

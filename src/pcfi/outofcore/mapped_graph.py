@@ -128,7 +128,7 @@ def graph_facts(folder: Path) -> dict[str, Any]:
     try:
         content = (folder / FACTS).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
-        raise ParameterError(f"{str(folder)!r} is no graph folder: make one with pcfi.scale.build_graph") from None
+        raise ParameterError(f"{str(folder)!r} is not a graph folder: create one with pcfi.scale.build_graph") from None
     text = without_checksum(content)
     if text is None and b"crc32" in content:
         raise _damage(folder, [FACTS])

@@ -39,13 +39,13 @@ class NodeSource:
     store : FeatureStore
         The channels.
     id : str or None
-        The column of ids; None: nodes are named by row numbers.
+        The id column; None: nodes are named by row numbers.
     schema : pyarrow.Schema or None
         Of all columns of the caller's table; None for a file without names of columns.
     channels : list of str
         Columns of numbers that are filled.
     categories : dict of lists of str
-        Categories of each column of categories.
+        Categories of each categorical column.
     original : dict or None
         Of a table that was converted: its path, its stamp and the columns that the caller named.
     """
@@ -69,7 +69,7 @@ def ends_of(graph: Any, columns: EdgeColumns) -> Callable[[], Kind | None]:
 
 
 def id_like_channel(nodes: NodeSource, graph: Any, columns: EdgeColumns, limit: int) -> str | None:
-    """A channel of whole numbers that all differ and hold everything that the first edges name: perhaps the ids."""
+    """A channel of unique integers that contains every id in the first edges: perhaps the ids."""
     import pyarrow.compute as pc
 
     path = full_path(graph) if isinstance(graph, str | Path) else ""
@@ -177,7 +177,7 @@ def _open_array(store: FeatureStore, columns: NodeColumns, path: Any) -> NodeSou
             raise ParameterError(f"names columns, but {path} has none: leave it out", parameter=parameter)
     if columns.missing_values:
         raise ParameterError(
-            f"is for tables, but {path} is an array: write NaN into such cells", parameter="missing_values"
+            f"is for tables, but {path} is an array: use NaN for missing cells", parameter="missing_values"
         )
     return NodeSource(store=store, channels=store.names)
 

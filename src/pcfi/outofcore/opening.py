@@ -1,4 +1,4 @@
-"""What `pcfi.scale.impute` is called with -> a run in its work folder: checked, planned, resumed if it was stopped."""
+"""Arguments of `pcfi.scale.impute` -> a checked and planned run in its work folder, new or resumed."""
 
 import errno
 import os
@@ -55,7 +55,7 @@ NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RunRequest:
-    """What a run is to do, as the caller says it.
+    """The request of the caller.
 
     Attributes
     ----------
@@ -165,9 +165,7 @@ def _open_nodes(path: Any, columns: NodeColumns, graph: Any, edges: EdgeColumns,
     nodes = open_nodes(path, columns, ends_of(graph, edges), limit, conversion_of(folder))
     name = id_like_channel(nodes, graph, edges, limit)
     if name is not None:
-        text = (
-            f"nodes are named by row numbers, and {name!r} is filled like any column of numbers, although it holds all "
-        )
+        text = f"nodes are named by row numbers, and {name!r} is filled like any numeric column, although it holds all "
         warnings.warn(f"{text}ids that the first edges name: pass id={name!r} if it holds the ids", ColumnWarning, 3)
     return nodes
 
@@ -183,11 +181,11 @@ def conversion_of(folder: WorkFolder) -> ConversionFile:
 
 
 def check_categories(results: Iterable[str | None], unreachable: str, known: Any = None) -> None:
-    """Refuse what does not go together with columns of categories, before anything is converted."""
+    """Refuse what does not go together with categorical columns, before anything is converted."""
     if known is not None:
-        raise ParameterError("known= and categorical= do not go together: put null into the missing cells")
+        raise ParameterError("known= and categorical= cannot be combined: put null into the missing cells")
     if unreachable == "zero":
-        raise ParameterError("a category cannot be zero", remedy="choose another {unreachable}, or no {categorical}")
+        raise ParameterError("zero is not a category", remedy="choose another {unreachable}, or no {categorical}")
     for path in results:
         if path is not None and suffix_of(path) != ".parquet":
             raise ParameterError(f"{path!r} holds numbers only: write categories to .parquet")
@@ -212,7 +210,7 @@ def draw_results(result: str | Path, draws: int) -> dict[str, str | None]:
 
 
 def work_path(work: str | Path | None, result: str | None) -> Path:
-    """Where a run keeps what it has finished."""
+    """Path of the work folder."""
     if work is None and is_address(str(result)):
         raise ParameterError("result is an address", remedy="name a local or shared folder to work in with {work}")
     path = Path(f"{result}.work" if work is None else work).absolute()
@@ -248,7 +246,7 @@ def _begin(
     graph: Path,
     more: dict[str, Any],
 ) -> OutOfCoreRun:
-    """Write down what the run is, or find that it has begun already."""
+    """Write the description of a new run, or recognise an interrupted one."""
     mapped, store = open_graph(graph), nodes.store
     read_graph(mapped, store.shape[0], f"features has {store.shape[0]} rows", directed=settings.directed)
     columns = store.names if suffix_of(store.path) == ".parquet" else None
@@ -305,5 +303,5 @@ def _kept_or_removed(folder: WorkFolder) -> Iterator[None]:
             raise
         kept = f". Finished tasks are kept in {str(folder.path)!r}" if folder.n_finished else ""
         raise StorageError(
-            f"no space is left on disk ({error}){kept}", remedy="make room, and run it again to continue"
+            f"no space is left on disk ({error}){kept}", remedy="free some space, and run it again to resume"
         ) from error

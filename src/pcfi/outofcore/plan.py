@@ -1,4 +1,4 @@
-"""The division of a run into tasks that fit into a budget of memory, and the check that the budget suffices."""
+"""Divide a run into tasks that fit into a memory budget, and check that the budget is sufficient."""
 
 import shutil
 from dataclasses import asdict, replace
@@ -242,7 +242,7 @@ def check_layout(run: OutOfCoreRun) -> None:
     needed = diffuse_task_bytes(size, run.chosen)
     if needed > spare and plan["partitions"] == 1:
         words = two_sizes_in_words(plan["base"] + needed, plan["budget"])
-        raise TooLargeError(f"diffusion needs about {words[0]} of private memory, but memory is {words[1]}: grant more")
+        raise TooLargeError(f"diffusion needs about {words[0]} of private memory, but memory is {words[1]}: raise it")
     sums = 0 if run.layout.is_product else sums_task_bytes(size, plan["chunk_rows"])
     if sums > spare:
         words = two_sizes_in_words(plan["base"] + sums, plan["budget"])

@@ -78,7 +78,7 @@ class StoredImputation:
 
     @property
     def columns(self) -> ColumnReports:
-        """What hidden cells say about the estimates of each column, as in `Imputation`."""
+        """Errors on hidden cells, predictors and a verdict for each column, as in `Imputation`."""
         return ColumnReports() if self.tuning is None else self.tuning.columns
 
     def open(self, name: str = "values") -> Any:

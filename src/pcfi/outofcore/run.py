@@ -1,4 +1,4 @@
-"""A run as its tasks see it: features, graph, settings, and the results of earlier stages in the work folder.
+"""The data that the tasks of a run use: features, graph, settings, and results of earlier stages.
 
 Everything is read from the work folder, so that any process with access to the folder can run any task.
 """
@@ -104,7 +104,7 @@ class OutOfCoreRun:
         return self.results["intervals"] is not None or self.n_draws > 0
 
     def retire(self) -> None:
-        """Remove the work folder of a finished run, which is of no use afterwards.
+        """Remove the work folder of a finished run.
 
         Its mapped files are let go of before: Windows does not remove files that are mapped.
         """
@@ -119,7 +119,7 @@ class OutOfCoreRun:
         return RunPlan(facts["range_rows"], facts["chunk_rows"], facts["searches"], facts["token"])
 
     def check_owner(self) -> None:
-        """Stop if another call has taken over: what this one writes could undo what that one did."""
+        """Raise an error if another call has taken over the run."""
         if self.folder.read(file_names.PLAN)["token"] != self.plan.token:
             raise ClusterError("another call of pcfi.scale.impute has taken over this run")
 
@@ -350,7 +350,7 @@ class OutOfCoreRun:
 
     @property
     def number_channels(self) -> Array:
-        """The channels that are columns of numbers."""
+        """The channels that are numeric columns."""
         columns = self.category_columns
         return np.array([k for k, name in enumerate(self.store.names) if name not in columns], dtype=np.int64)
 

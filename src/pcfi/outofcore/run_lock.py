@@ -1,4 +1,4 @@
-"""One process at a time works in a work folder; the system releases the lock of a process that is killed."""
+"""Lock of a work folder: one process at a time; the system releases the lock if the process is killed."""
 
 import os
 import threading

@@ -283,7 +283,7 @@ class DaskRunner:
                     self._client.cancel(futures)
             if isinstance(error, distributed.KilledWorker):
                 raise ClusterError(
-                    f"workers died again and again while they did the same task ({error.task}), most likely because it "
+                    f"workers died repeatedly during the same task ({error.task}), most likely because it "
                     "took more memory than they have: give workers more memory (pcfi info estimates it), or run "
                     f"fewer on a machine. {self._kept}"
                 ) from error

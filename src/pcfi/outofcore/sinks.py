@@ -85,7 +85,7 @@ class ResultSink:
         if identity == _identity(place):
             return  # a run that was killed had already renamed it
         if identity != _identity(partial):
-            raise StorageError(f"{self.partial!r} was removed or replaced: run it again, to write it anew")
+            raise StorageError(f"{self.partial!r} was removed or replaced: run it again to rewrite it")
         publish_mode(partial, place)
         if place.is_dir() or partial.is_dir():  # what is a folder cannot be replaced at once
             remove(place)
@@ -340,7 +340,7 @@ class ParquetSink(ResultSink):
 
 
 class IntervalSink(ParquetSink):
-    """The same with the ids, and three columns for each column of numbers: low end, high end, expected error."""
+    """The same with the ids, and three columns for each numeric column: low end, high end, expected error."""
 
     def replaced(self, rows: Array, batch: Any) -> Any:
         """The batch, which holds the ids alone, and the rows."""

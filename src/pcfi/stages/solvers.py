@@ -11,7 +11,7 @@ MOST_STEPS = 10**9
 def _count(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= int(value) <= MOST_STEPS:
         raise ParameterError(
-            f"must be a whole number of at least 1 and at most {MOST_STEPS:,}, got {value!r}", parameter=name
+            f"must be an integer of at least 1 and at most {MOST_STEPS:,}, got {value!r}", parameter=name
         )
     return int(value)
 

@@ -26,7 +26,7 @@ _LATEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "±": r"$\pm$"}
 
 @dataclass(frozen=True)
 class TextTable:
-    """Rows and columns of text; the first `text_columns` columns are aligned left, the others right."""
+    """Rows and text columns; the first `text_columns` columns are aligned left, the others right."""
 
     title: str
     head: tuple[str, ...]
