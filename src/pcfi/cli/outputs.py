@@ -162,7 +162,7 @@ class OutputOptions:
 
     def _check_draws(self, parameters: dict[str, Any]) -> None:
         if self.draws < 0:
-            raise ParameterError(f"--draws must be a whole number of at least 0, got {self.draws}")
+            raise ParameterError(f"--draws must be an integer of at least 0, got {self.draws}")
         if self.values == STANDARD:
             raise ParameterError("--draws are written beside the table: name a file with --output")
         if parameters.get("method", "pcfi") not in ("pcfi", "auto"):

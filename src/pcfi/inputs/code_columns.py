@@ -81,7 +81,7 @@ def code_text(names: list[str]) -> str:
 
 
 def are_unique_integers(values: Array) -> bool:
-    """Whether values are whole numbers that all differ."""
+    """Whether values are unique integers."""
     return bool((values == np.rint(values)).all() and len(np.unique(values)) == len(values))
 
 
