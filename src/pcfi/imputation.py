@@ -295,18 +295,18 @@ def read_bounds(bounds: Any, problem: Problem) -> Array | None:
 
 
 def check_bounds(limits: Array | None, problem: Problem) -> None:
-    """Raise an error if known values are outside the bounds."""
+    """Raise an error if all known values of a column are outside its bounds."""
     if limits is None:
         return
     known, channels = problem.channels.n_known > 0, problem.channels
     with np.errstate(invalid="ignore"):
-        outside = known & ((channels.low < limits[0]) | (channels.high > limits[1]))
+        outside = known & ((channels.high < limits[0]) | (channels.low > limits[1]))
     for channel in np.flatnonzero(outside)[:1]:
         low, high = limits[:, channel]
         raise ParameterError(
-            f"of the column {column_names(problem)[problem.columns[channel]]!r} are ({low:g}, {high:g}), but its known "
-            f"values range from {channels.low[channel]:g} to {channels.high[channel]:g}: widen the bounds, or replace "
-            "impossible values with NaN",
+            f"of the column {column_names(problem)[problem.columns[channel]]!r} are ({low:g}, {high:g}), but all of "
+            f"its known values are outside, from {channels.low[channel]:g} to {channels.high[channel]:g}",
+            remedy="check the unit of the bounds",
             parameter="bounds",
         )
 

@@ -39,7 +39,9 @@ def test_codes_and_dates_are_not_taken_for_numbers(text):
 
 def test_bounds_that_exclude_known_values_are_refused():
     table, path = path_table()
-    with pytest.raises(pcfi.ParameterError, match=r"bounds of the column 'income' are \(0, 1\), but its known values"):
+    with pytest.raises(
+        pcfi.ParameterError, match=r"bounds of the column 'income' are \(0, 1\), but all of its known values"
+    ):
         pcfi.impute(table, path, bounds={"income": (0, 1)})
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from pcfi._typing import Array
 from pcfi.inputs.graphs import Graph
-from pcfi.inputs.problem import Problem, hide_cells, known_mask, survey
+from pcfi.inputs.problem import Problem, hide_cells, known_mask, places, survey
 from pcfi.stages.hops import Hops, count_hops
 
 N_PARTS = 5  # parts of the known cells, one of which a fold hides
@@ -110,13 +110,13 @@ def _clustering(known: Array) -> float:
 
     A pattern that misses every node or none says nothing about that.
     """
-    rate = known.mean(axis=0)
+    rate = np.count_nonzero(known, axis=0) / len(known)
     varied = (rate > 0) & (rate < 1)
     if varied.sum() < 2:
         return 0.0
     variance = (rate * (1 - rate))[varied]
     chance, most = float(variance.sum()), float(np.sqrt(variance).sum() ** 2)
-    total = float(known[:, varied].sum(axis=1, dtype=np.float64).var())
+    total = float(np.count_nonzero(known[:, varied], axis=1).var())
     return float(np.clip((total - chance) / (most - chance), 0.0, 1.0))
 
 
@@ -197,7 +197,7 @@ def both_hidden(one: Fold, other: Fold) -> Fold:
 
 def _cells(units: Array, patterns: Array) -> tuple[Array, Array]:
     """Node and channel of every cell of the given units."""
-    nodes, of_units = np.nonzero(units)
+    nodes, of_units = places(units)
     by_pattern, sizes = np.argsort(patterns, kind="stable"), np.bincount(patterns)
     counts = sizes[of_units]
     first = np.concatenate([[0], np.cumsum(sizes)])[of_units]
@@ -211,12 +211,14 @@ def _gap_radii(problem: Problem, folds: list[Fold], patterns: Array, nodes: Any)
         return None
     hops = count_hops(problem)
     codes = hops.codes[nodes][:, patterns]
-    depths = np.sort(codes[hops.is_filled(codes)].astype(np.int64))
+    n_cells = np.bincount(codes[hops.is_filled(codes)])  # by hops
+    reach, depths = np.cumsum(n_cells), np.arange(len(n_cells))
     hidden = np.concatenate([fold.hops.codes_at(fold.nodes, fold.channels) for fold in folds])
     reached = hidden[hidden <= max(fold.hops.n_levels for fold in folds)]
-    if not len(depths) or not len(reached) or depths.mean() <= 1.5 * reached.mean():
+    if not len(depths) or not len(reached) or n_cells @ depths / reach[-1] <= 1.5 * reached.mean():
         return None
-    return [int(depths[int((part + 0.5) / len(folds) * len(depths))]) for part in range(len(folds))]
+    quantiles = [int((part + 0.5) / len(folds) * reach[-1]) for part in range(len(folds))]
+    return [int(depth) for depth in np.searchsorted(reach, quantiles, side="right")]
 
 
 def _gaps(problem: Problem, units: Array, part: Array, keys: Keys, radius: int) -> Array:

@@ -89,8 +89,7 @@ def graph_estimates(
     if not folds:
         return []
     first = folds[0].problem
-    solver = settings.solver if first.values.size <= MAX_EXACT_CELLS else _loosened(settings.solver)
-    loose = replace(settings, solver=solver, unreachable="mean", progress=False)
+    loose = replace(settings, solver=_fold_solver(first, settings.solver), unreachable="mean", progress=False)
     same_graph = all(fold.problem.graph is first.graph for fold in folds)
     by_channel = settings.beta == 0 or settings.alpha == 1  # stage 2 would mix the channels of folds
     if not same_graph or not by_channel or len(folds) * first.values.size > MAX_JOINED_CELLS:
@@ -208,8 +207,11 @@ class HiddenCellsBackend(CpuBackend):
         return result
 
 
-def _loosened(solver: Solver) -> Solver:
-    return solver if isinstance(solver, FixedSteps) else UntilSettled(max(MIN_FOLD_RTOL, solver.rtol), solver.max_steps)
+def _fold_solver(problem: Problem, solver: Solver) -> Solver:
+    """The solver of folds: that of the call, but for large tables only as far settled as comparisons need."""
+    if isinstance(solver, FixedSteps) or problem.values.size <= MAX_EXACT_CELLS:
+        return solver
+    return UntilSettled(max(MIN_FOLD_RTOL, solver.rtol), solver.max_steps)
 
 
 def search_alpha(
@@ -220,6 +222,7 @@ def search_alpha(
     With `degree`, the best alpha is tried once more for features divided by powers of the degree.
     """
     chosen = _search_channels(folds[0].problem, scale)
+    settings = replace(settings, solver=_fold_solver(folds[0].problem, settings.solver))  # by all channels of the table
     sample = [_restricted(fold, chosen) for fold in folds]
     part = scale_of_channels(scale, chosen)
     alphas = ALPHAS if settings.alpha == "auto" else (settings.alpha,)
