@@ -346,7 +346,7 @@ def mixes_units(problem: Problem, settings: Settings) -> bool:
     is_paper = settings.objective == "representation"
     size = _known_sizes(problem)
     varied = size[size > 0]
-    differ = len(varied) > 1 and bool(varied.max() >= MIN_SCALE_RATIO * varied.min())
+    differ = len(varied) > 1 and bool(varied.max() / MIN_SCALE_RATIO >= varied.min())
     return (
         is_paper
         and differ

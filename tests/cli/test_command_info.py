@@ -43,7 +43,7 @@ def test_info_notes_marks_of_missing_cells_and_different_ranges(tmp_path):
     remarks = json.loads(info(tmp_path / "n.csv", tmp_path / "e.csv", "--json").stdout)["remarks"]
     found = [remark for remark in remarks if "--missing-value" in remark]
     assert found == [
-        "-999 is the smallest value of columns 'x', 'z': if it means missing, add --missing-value -999.",
+        "-999 is the smallest value of column 'x': if it means missing, add --missing-value -999.",
         "9999 is the largest value of column 'y': if it means missing, add --missing-value 9999.",
     ]
     (tmp_path / "n.csv").write_text("id,x,y\na,0,1\nb,1,2000\nc,,\n")

@@ -69,7 +69,7 @@ def test_what_has_no_intervals_is_refused_before_any_work(files, options, messag
 
 
 def test_intervals_are_no_arrays_since_their_columns_need_names(files):
-    assert ".npy is none of .parquet" in impute(files, "--intervals", files / "intervals.npy").stderr
+    assert "use one of .parquet" in impute(files, "--intervals", files / "intervals.npy").stderr
 
 
 def test_intervals_have_no_end_if_nothing_can_be_learned_about_errors(files):

@@ -241,8 +241,8 @@ def test_evaluate_ranks_methods_by_their_error_on_hidden_cells(files):
 
 BAD = {
     "no such file": (["impute", "none.csv", "edges.csv", "-o", "o.csv"], 1, "none.csv does not exist"),
-    "wrong suffix": (["impute", "nodes.doc", "edges.csv", "-o", "o.csv"], 1, ".doc is none of"),
-    "wrong output": (["impute", "nodes.csv", "edges.csv", "-o", "o.doc"], 1, ".doc is none of"),
+    "wrong suffix": (["impute", "nodes.doc", "edges.csv", "-o", "o.csv"], 1, "the suffix .doc"),
+    "wrong output": (["impute", "nodes.csv", "edges.csv", "-o", "o.doc"], 1, "the suffix .doc"),
     "output exists": (["impute", "nodes.csv", "edges.csv", "-o", "nodes.csv"], 1, "nodes.csv exists already"),
     "output twice": (["impute", "nodes.csv", "edges.csv", "-o", "o.csv", "--hops", "o.csv"], 2, "two outputs"),
     "written twice": (["impute", "nodes.csv", "edges.csv", "-o", "o.csv", "--hops", "./o.csv"], 2, "two outputs"),

@@ -315,7 +315,7 @@ REFUSED = {
         2,
         "write categories to .parquet",
     ),
-    "markers in arrays": (["x.npy", *FILES[1:], "--missing-value", "-9"], 2, "write NaN into such cells"),
+    "markers in arrays": (["x.npy", *FILES[1:], "--missing-value", "-9"], 2, "use NaN for missing cells"),
     "intervals of a representation": (
         [*FILES, "--objective", "representation", "--intervals", "i.parquet"],
         2,
@@ -340,7 +340,7 @@ REFUSED = {
     "no such end": ([*FILES, "--source", "x"], 2, "--source names 'x'"),
     "columns of arrays": (["x.npy", *FILES[1:], "--columns", "c1"], 2, "--columns names columns, but x.npy has none"),
     "no ids": (["x.npy", "named.csv", *FILES[2:]], 1, "name the column of the nodes that holds ids with --id"),
-    "twice": ([*FILES, "--id", "since"], 1, "'2020-01-01' stands more than once"),
+    "twice": ([*FILES, "--id", "since"], 1, "the id '2020-01-01' is duplicated"),
     "cut nodes": (["cut.parquet", *FILES[1:]], 1, "cannot be read as Parquet"),
     "cut edges": (["nodes.parquet", "cut.parquet", *FILES[2:]], 1, "cannot be read"),
     "noise": (["nodes.parquet", "noise.csv.gz", *FILES[2:]], 1, "noise.csv.gz' cannot be read"),

@@ -261,7 +261,7 @@ def test_an_unreadable_file_is_not_called_damaged(tmp_path, monkeypatch):
 
     (tmp_path / "n.csv").write_text("id,x\na,1\n")
     monkeypatch.setattr(node_files, "_read_text", denied)
-    with pytest.raises(FileError, match=r"n.csv may not be read: check its permissions"):
+    with pytest.raises(FileError, match=r"n.csv cannot be read: check its permissions"):
         read_nodes(str(tmp_path / "n.csv"), NodeColumns())
 
 

@@ -164,7 +164,9 @@ def test_damaged_edge_files_give_a_graph_or_a_clear_error(tmp_path_factory, data
         assert "\n" not in message
 
 
-@pytest.mark.parametrize(("end", "words"), [(b"1 2 5E", "ends within a line"), (b"1 2 5\0E-1\n", "is not text")])
+@pytest.mark.parametrize(
+    ("end", "words"), [(b"1 2 5E", "does not end with a newline"), (b"1 2 5\0E-1\n", "is not text")]
+)
 def test_matrix_market_files_that_crash_their_reader_are_refused(tmp_path, end, words):
     (tmp_path / "e.mtx").write_bytes(b"%%MatrixMarket matrix coordinate real general\n%\n12 12 12\n" + end)
     with pytest.raises(FileError, match=words):

@@ -61,7 +61,7 @@ def test_a_command_that_fails_late_leaves_none_of_its_outputs(files, tmp_path, m
 
 
 def test_if_one_name_cannot_be_given_the_message_lists_those_that_were(tmp_path, way):
-    words = r"b.csv has appeared meanwhile.* \(.*a.csv had been written before\)"
+    words = r"b.csv was created in the meantime.* \(.*a.csv had been written before\)"
     with pytest.raises(FileError, match=words), Publication() as publication:  # noqa: PT012  it is the end that raises
         for name in ("a.csv", "b.csv", "c.csv"):
             with publication.open(tmp_path / name, force=False) as file:

@@ -82,4 +82,4 @@ def test_a_few_dressed_numbers_among_plain_ones_are_refused_with_advice(tmp_path
     (tmp_path / "edges.csv").write_text("source,target\na,b\n")
     files = [tmp_path / "nodes.csv", tmp_path / "edges.csv", "-o", tmp_path / "filled.csv"]
     done = CliRunner().invoke(app, list(map(str, ["impute", *files])))
-    assert "mixes numbers and text, first '1,234' in row 1: write it as a plain number" in done.stderr
+    assert "mixes numbers and text; first '1,234' in row 1: write it as a plain number" in done.stderr

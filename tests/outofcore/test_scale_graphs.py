@@ -179,14 +179,14 @@ def test_bad_calls_say_what_to_do(tmp_path):
         build_graph("edges.xlsx", tmp_path / "other")
     with pytest.raises(pcfi.UnsupportedTypeError, match="path of an edge file"):
         build_graph([[0], [1]], tmp_path / "other")
-    with pytest.raises(pcfi.ParameterError, match="no graph folder"):
+    with pytest.raises(pcfi.ParameterError, match="is not a graph folder"):
         open_graph(tmp_path)
     with pytest.raises(pcfi.ParameterError, match='size such as "4GB"'):
         build_graph(index, tmp_path / "other", memory="plenty")
     pq.write_table(pa.table({"source": ["a"], "target": ["z"]}), tmp_path / "edges.parquet")
     with pytest.raises(pcfi.GraphError, match=r"edge 0 names 'z', which is not among the 2 ids"):
         build_graph(tmp_path / "edges.parquet", tmp_path / "other", ids=["a", "b"])
-    with pytest.raises(pcfi.GraphError, match="the id 'a' stands more than once"):
+    with pytest.raises(pcfi.GraphError, match="the id 'a' is duplicated"):
         build_graph(tmp_path / "edges.parquet", tmp_path / "other", ids=["a", "a"])
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 no table PAR1")
     with pytest.raises(pcfi.GraphError, match="cannot be read"):

@@ -77,9 +77,9 @@ def test_two_results_are_never_written_to_one_place(tmp_path, files, monkeypatch
         (tmp_path / "link").symlink_to(tmp_path)
         others.append("link/o.npy")
     for other in others:
-        with pytest.raises(pcfi.ParameterError, match="result and confidence would both go to"):
+        with pytest.raises(pcfi.ParameterError, match="result and confidence have the same path"):
             impute(*files, "o.npy", confidence=other)
-    with pytest.raises(pcfi.ParameterError, match="confidence and hops would both go to"):
+    with pytest.raises(pcfi.ParameterError, match="confidence and hops have the same path"):
         impute(*files, "o.npy", confidence="c.npy", hops="./c.npy")
     assert not list(tmp_path.glob("*.partial"))
 

@@ -11,10 +11,9 @@ from pcfi.cli.outputs import OutputOptions, content_of
 from pcfi.errors import FileError, TuningWarning
 from pcfi.files.formats import Format
 from pcfi.files.geo_files import GeometryColumn
-from pcfi.files.paths import numbered_path
+from pcfi.files.paths import draw_name, numbered_path
 from pcfi.files.text import each_column
 from pcfi.inputs.position_columns import position_names
-from pcfi.outofcore.file_names import draw_name
 
 ROWS_AT_A_TIME = 1 << 16  # of a table that is turned into text
 CONFIDENCE = "_confidence"

@@ -11,9 +11,8 @@ from pcfi.cli.arguments import option
 from pcfi.errors import FileError, ParameterError
 from pcfi.files.duckdb_files import DuckdbPlace
 from pcfi.files.formats import INTERVAL_FORMATS, OUTPUT_FORMATS, STANDARD, STREAM_FORMATS, Format, format_of
-from pcfi.files.paths import numbered_path
+from pcfi.files.paths import DRAW, draw_name, numbered_path
 from pcfi.files.writing import check_folder, check_output
-from pcfi.outofcore.file_names import DRAW, draw_name
 
 
 def is_draw(what: str) -> bool:

@@ -233,12 +233,14 @@ def nearly_ids(nodes: NodeFileContents) -> str:
 
 def dressed_numbers(nodes: NodeFileContents, columns: NodeColumns) -> list[tuple[str, str]]:
     """Text columns whose values are all formatted numbers, such as $1,234, and a value of each."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     examples = []
     for name in nodes.passed:
         column = nodes.table[name]
-        is_text = kind_of_arrow(column.type) is Kind.TEXT
+        is_bytes = pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)
+        is_text = kind_of_arrow(column.type) is Kind.TEXT and not is_bytes
         if columns.channels is not None or name in columns.exclude or not is_text or column.null_count == len(column):
             continue
         dressed = pc.match_substring_regex(column, DRESSED)

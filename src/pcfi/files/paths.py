@@ -10,6 +10,8 @@ from uuid import uuid4
 from pcfi.errors import ParameterError
 from pcfi.optional import load
 
+DRAW = "draw"  # beginning of the names of the results draw1, draw2, ...
+
 
 def is_address(path: str) -> bool:
     """Whether this is an address for fsspec, not a local path."""
@@ -42,6 +44,11 @@ def suffix_of(path: str) -> str:
     """The suffix of a file or folder in lower case."""
     name = path.replace(os.sep, "/").rstrip("/").rsplit("/", 1)[-1]
     return f".{name.rsplit('.', 1)[-1].lower()}" if "." in name else ""
+
+
+def draw_name(number: int) -> str:
+    """Name of a draw among the results of a run."""
+    return f"{DRAW}{number}"
 
 
 def numbered_path(path: str, number: int) -> str:

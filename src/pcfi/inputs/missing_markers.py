@@ -15,6 +15,8 @@ def missing_markers(problem: Problem) -> dict[float, list[str]]:
     is_number[problem.categorical] = False
     for ends in (channels.low, channels.high):
         for channel in np.flatnonzero(is_number & np.isin(ends, MISSING_MARKERS)):
+            if int((problem.values[:, channel] == ends[channel]).sum()) == 1:
+                continue  # one such value may be a measurement; from disk, values are not at hand, and none is found
             name = problem.column_names[columns[channel]] if problem.column_names else str(columns[channel])
             names = markers.setdefault(float(ends[channel]), [])
             names += [] if name in names else [name]

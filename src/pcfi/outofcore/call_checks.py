@@ -5,9 +5,8 @@ from numbers import Integral
 import numpy as np
 
 from pcfi.errors import FeatureError, ParameterError
-from pcfi.files.paths import is_address, place_of
+from pcfi.files.paths import draw_name, is_address, place_of
 from pcfi.outofcore.feature_stores import FeatureStore
-from pcfi.outofcore.file_names import draw_name
 from pcfi.settings import Settings
 
 METHODS = ("pcfi", "fp")

@@ -24,12 +24,6 @@ ORDER = "order.raw"  # the nodes in the order of the partitions
 POSITIONS = "positions.raw"  # place of each node in that order
 GROUP_COSTS = "group-costs.npy"  # work of each group of rows in that order
 CHECKPOINT = "checkpoint.json"  # the last checkpoint of a diffusion in partitions
-DRAW = "draw"  # beginning of the names of the results draw1, draw2, ...
-
-
-def draw_name(number: int) -> str:
-    """What the results of a run call a draw."""
-    return f"{DRAW}{number}"
 
 
 def survey(index: int) -> str:

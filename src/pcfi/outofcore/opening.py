@@ -27,7 +27,7 @@ from pcfi.errors import (
 from pcfi.estimation.result import seed_of
 from pcfi.explanation.draws import check_count
 from pcfi.files.checksums import checksum
-from pcfi.files.paths import full_path, is_address, is_scratch, numbered_path, remove, suffix_of
+from pcfi.files.paths import draw_name, full_path, is_address, is_scratch, numbered_path, remove, suffix_of
 from pcfi.imputation import plain_bounds
 from pcfi.inputs.columns import EdgeColumns, NodeColumns, shortened
 from pcfi.inputs.graphs import read_graph
@@ -36,7 +36,6 @@ from pcfi.outofcore.call_checks import check_choices, check_partitions, check_pl
 from pcfi.outofcore.cluster import connected
 from pcfi.outofcore.edge_source import EdgeSource, build_columns
 from pcfi.outofcore.feature_stores import FeatureStore, open_features
-from pcfi.outofcore.file_names import draw_name
 from pcfi.outofcore.folder import WorkFolder
 from pcfi.outofcore.integrity import drop_damaged
 from pcfi.outofcore.mapped_graph import MappedGraph, graph_facts, open_graph

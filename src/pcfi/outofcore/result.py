@@ -7,12 +7,11 @@ import numpy as np
 
 from pcfi.errors import ParameterError, PcfiWarning
 from pcfi.estimation.result import ColumnReports, Tuning, tuning_warnings
-from pcfi.files.paths import suffix_of
+from pcfi.files.paths import DRAW, draw_name, suffix_of
 from pcfi.imputation import mixes_units, scale_warnings, similar_rows_warnings
 from pcfi.optional import load
 from pcfi.outofcore.estimation_tasks import stored_tuning
 from pcfi.outofcore.feature_stores import open_zarr
-from pcfi.outofcore.file_names import DRAW, draw_name
 from pcfi.outofcore.run import OutOfCoreRun
 from pcfi.outofcore.run_settings import needs_fit
 from pcfi.outofcore.runners import TASKS

@@ -14,6 +14,7 @@ from pcfi._typing import Array
 from pcfi.backends.cpu import CpuBackend
 from pcfi.errors import ClusterError
 from pcfi.estimation.value_model import ValueModel
+from pcfi.files.paths import DRAW
 from pcfi.imputation import read_bounds
 from pcfi.inputs.columns import refuse_long_integers
 from pcfi.inputs.graphs import Graph
@@ -90,7 +91,7 @@ class OutOfCoreRun:
         self.id: str | None = job["features"]["id"]
         self.categories: dict[str, list[str]] = job["features"]["categories"]
         self.results: dict[str, str | None] = job["results"]
-        self.n_draws = sum(name.startswith(file_names.DRAW) for name in self.results)
+        self.n_draws = sum(name.startswith(DRAW) for name in self.results)
         self.coverage: float = job["coverage"]
         self.partitioned = bool(job.get("partitioned"))
         self.bounds: Any = job["bounds"]

@@ -3,9 +3,9 @@
 import numpy as np
 import numpy.typing as npt
 
+from pcfi.files.paths import draw_name
 from pcfi.outofcore import file_names
 from pcfi.outofcore.feature_stores import ParquetStore
-from pcfi.outofcore.file_names import draw_name
 from pcfi.outofcore.run import OutOfCoreRun
 from pcfi.outofcore.sinks import ParquetSink, ResultSink, open_sink
 

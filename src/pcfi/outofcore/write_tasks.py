@@ -10,10 +10,10 @@ import numpy as np
 
 from pcfi._typing import Array
 from pcfi.backends.cpu import CpuBackend
+from pcfi.files.paths import draw_name
 from pcfi.imputation import mixes_units
 from pcfi.inputs.problem import to_half
 from pcfi.outofcore.draw_tasks import RunDraws
-from pcfi.outofcore.file_names import draw_name
 from pcfi.outofcore.filled_rows import FilledRows
 from pcfi.outofcore.interval_tasks import interval_rows
 from pcfi.outofcore.run import OutOfCoreRun
