@@ -240,8 +240,7 @@ class OutOfCoreRun:
     @cached_property
     def limits(self) -> Array | None:
         """Least and greatest possible value of each channel, as far as the caller names them."""
-        nothing = np.zeros(self.n_channels, dtype=np.int64)
-        facts = dict.fromkeys(CHANNEL_FACTS, nothing)
+        facts = dict.fromkeys(CHANNEL_FACTS, np.zeros(self.n_channels, dtype=np.int64))
         return read_bounds(self.bounds, self._without_values(Channels(**facts)))
 
     def _without_values(self, channels: Channels) -> Problem:
