@@ -19,6 +19,7 @@ from pcfi.estimation.error_model import (
 from pcfi.estimation.graph_estimates import HiddenEstimates
 from pcfi.estimation.training import FoldEstimate, TrainingRows
 from pcfi.inputs.problem import Channels, Problem, known_cells
+from pcfi.stages.hops import Hops
 
 REPORTED_COVERAGE = 0.9  # of the intervals whose coverage is reported
 MAX_REGRESSION_CELLS = 50_000  # hidden cells that expected errors are learned from
@@ -85,10 +86,7 @@ def fit_errors(
     scores = _cross_fitted_scores(errors, features, channels, numbers, learned, n_channels)
     units = [_relative_units(part, scale, problem.channels) for part in hidden]
     scores /= np.concatenate([unit[cell[1]] for unit, cell in zip(units, cells, strict=True)])
-    codes = [part.fold.hops.codes_at(*cell) for part, cell in zip(hidden, cells, strict=True)]
-    reached = [part.fold.hops.is_reachable(code) for part, code in zip(hidden, codes, strict=True)]
-    hops = np.concatenate([np.where(there, code, 0) for there, code in zip(reached, codes, strict=True)])
-    hops = hops.astype(np.int64)
+    hops = np.concatenate([_hops_of(part.fold.hops, *cell) for part, cell in zip(hidden, cells, strict=True)])
     of_intervals = np.where(np.isnan(scale.distance)[channels], scores, errors / scale.distance[channels])
     interval_scores = ConformalScores.of(of_intervals, channels, hops)
     model = ErrorModel(
@@ -106,11 +104,21 @@ def fit_errors(
         of_constants=constant_errors(problem, scale),
         n_known=scale.n_known,
     )
-    quantiles = model.quantiles(REPORTED_COVERAGE)
-    limits = quantiles[interval_scores.channels]
-    limits = limits * model.hop_factors(quantiles, REPORTED_COVERAGE)[interval_scores.hops]
-    covered, channels = interval_scores.values <= limits, interval_scores.channels
+    covered, channels = _are_covered(model), interval_scores.channels
     return model, _column_errors(scale, hidden, estimates, of_graph, n_channels, covered, channels)
+
+
+def _hops_of(hops: Hops, nodes: Array, channels: Array) -> Array:
+    """Hops of cells; 0 if no source reaches them."""
+    codes = hops.codes_at(nodes, channels)
+    return np.where(hops.is_reachable(codes), codes, 0).astype(np.int64)
+
+
+def _are_covered(model: ErrorModel) -> Array:
+    """Whether the error of each hidden cell is within its interval."""
+    scores, quantiles = model.interval_scores, model.quantiles(REPORTED_COVERAGE)
+    factors = model.hop_factors(quantiles, REPORTED_COVERAGE)
+    return np.asarray(scores.values <= quantiles[scores.channels] * factors[scores.hops])
 
 
 def _known_left(part: HiddenEstimates, channels: Channels) -> Array:
