@@ -1,7 +1,7 @@
 """`impute`: features with missing cells and a graph -> an `Imputation`, its status and its warnings."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from pcfi.estimation.resolution import on_host
 from pcfi.estimation.result import seed_of, tuning_warnings
 from pcfi.forks import GATE
 from pcfi.inputs import tensors
+from pcfi.inputs.category_columns import finds_categories
 from pcfi.inputs.columns import shortened
 from pcfi.inputs.graphs import GraphLike
 from pcfi.inputs.problem import Problem, read_problem
@@ -53,6 +54,7 @@ def impute(
     objective: str = "values",
     solver: Solver = UntilSettled(),  # noqa: B008  a frozen value
     known: Any = None,
+    categorical: Sequence[str] | None = None,
     standardize: bool | None = None,
     center: bool | str = False,
     position: int = 0,
@@ -96,6 +98,10 @@ def impute(
         Diffuse until the values have settled, or for a fixed number of steps as in the paper.
     known : boolean array of the shape of features, default=None
         True = known. The values of other cells are ignored. None: every cell that is not NaN is known.
+    categorical : list of str, default=None
+        Columns of a table to fill with categories: each category becomes a channel, and a missing cell gets the most
+        likely one. None, for values: text columns with missing cells and at most 64 different values, more than half of
+        the known cells with a value that occurs again. Other text columns are returned unchanged. (): no column.
     standardize : bool, default=None
         Whether stage 2 uses units of the channels' standard deviations, so that their scales do not matter. None means
         True for values, and False, as in the paper, for a representation.
@@ -154,10 +160,11 @@ def impute(
         position=position,
         random_state=random_state,
     )
-    problem = read_problem(features, graph, known, directed=settings.directed)
+    chosen = () if categorical is None and not finds_categories(**vars(settings)) else categorical
+    problem = read_problem(features, graph, known, directed=settings.directed, categorical=chosen)
     result, notices = complete(problem, settings, read_bounds(bounds, problem))
-    if bounds is not None:
-        result = replace(result, parameters=result.parameters | {"bounds": bounds})
+    given = {name: value for name, value in (("bounds", bounds), ("categorical", categorical)) if value is not None}
+    result = replace(result, parameters=result.parameters | given) if given else result
     for notice in notices:
         warnings.warn(notice, stacklevel=2)
     return result

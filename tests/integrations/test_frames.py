@@ -313,7 +313,7 @@ REFUSED = {
         "the ids in the column 'id' are integers, but the edge column 'source' holds strings: convert",
     ),
     "no ids at all": ({"nodes": pl.DataFrame({"age": AGE})}, pcfi.GraphError, "their row numbers: name the id column"),
-    "no numbers": ({"nodes": NODES[["id", "city"]]}, pcfi.FeatureError, "no numeric column"),
+    "no numbers": ({"nodes": NODES[["id"]].assign(name=list("vwxyz"))}, pcfi.FeatureError, "no numeric or categorical"),
     "numbers as objects": (
         {"nodes": NODES.assign(age=[1, None, 2.5, 3, 4]).astype({"age": object})},
         pcfi.FeatureError,

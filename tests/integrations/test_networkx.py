@@ -101,11 +101,12 @@ def test_impute_accepts_the_graph_too():
 
 
 def test_none_and_nan_are_missing_and_words_pass_through():
-    G = graph(height={**KNOWN, "b": None, "c": float("nan")}, name={"a": "Ann"})
+    G = graph(
+        height={**KNOWN, "b": None, "c": float("nan")}, name=dict(zip("abcd", ["Ann", "Bo", "Cy", "Di"], strict=True))
+    )
     filled = pcfi.networkx.impute(G, alpha=0.5, beta=0.1, objective="representation")
     assert [height for _, height in filled.nodes(data="height")] == plainly(FEATURES).values.ravel().tolist()
-    assert filled.nodes["a"]["name"] == "Ann"
-    assert "name" not in filled.nodes["b"]
+    assert [name for _, name in filled.nodes(data="name")] == ["Ann", "Bo", "Cy", "Di"]
 
 
 REFUSED = {
@@ -115,18 +116,26 @@ REFUSED = {
         pcfi.FeatureError,
         "no node has a numeric attribute: the nodes' attributes are 'name'",
     ),
-    "named words": ({"G": graph(name={"a": "Ann"}), "attributes": ["name"]}, pcfi.FeatureError, "of node 'a' is 'Ann'"),
+    "a mapping": (
+        {"G": graph(v={"a": {}}), "attributes": ["v"]},
+        pcfi.FeatureError,
+        "of node 'a' is {}, but must be a",
+    ),
     "mixed types": (
         {"G": graph(v={"a": 1.0, "b": "x"})},
         pcfi.FeatureError,
-        "of node 'b' is 'x', but must be numeric",
+        "is 'x' on node 'b', but 1.0 on node 'a': all must be numbers, or text",
     ),
     "mixed lengths": (
         {"G": graph(v={"a": [1.0, 2.0], "b": [1.0]})},
         pcfi.FeatureError,
         r"is \[1.0\] on node 'b', but \[1.0, 2.0\] on node 'a'",
     ),
-    "number and vector": ({"G": graph(v={"a": [1.0], "b": 1.0})}, pcfi.FeatureError, "all must be numbers, or vectors"),
+    "number and vector": (
+        {"G": graph(v={"a": [1.0], "b": 1.0})},
+        pcfi.FeatureError,
+        "all must be numbers, or text, or vectors",
+    ),
     "all None": ({"G": graph(v={"a": None}), "attributes": "v"}, pcfi.FeatureError, "is None on every node"),
     "no such weight": (
         {"weight": "length"},

@@ -21,6 +21,8 @@ from pcfi.estimation import ColumnReports
 from pcfi.files.atomic_output import Publication
 from pcfi.files.formats import STANDARD
 from pcfi.files.writing import check_columns, write_tables, write_text
+from pcfi.inputs.category_columns import finds_categories
+from pcfi.inputs.columns import NodeColumns
 from pcfi.inputs.position_columns import position_names, refuse_position_names
 from pcfi.memory import MAX_SHARE_OF_AVAILABLE
 
@@ -58,6 +60,14 @@ class Request:
     def reports(self) -> bool:
         """Whether facts about the result are collected."""
         return bool(self.output.report or self.output.facts or self.running.as_json)
+
+    def node_columns(self) -> NodeColumns:
+        """The choices for the node file; categories are not looked for if they cannot be filled or written."""
+        columns, tables = self.inputs.node_columns(), self.output.tables()
+        if not columns.finds_categories:
+            return columns
+        writable = not any(form.is_array for form in self.output.formats(tables).values())
+        return replace(columns, finds_categories=writable and finds_categories(**self.parameters()))
 
     def parameters(self) -> dict[str, Any]:
         """The parameters of `pcfi.impute` that were given."""
@@ -210,7 +220,7 @@ def _as_json(request: Request, facts: Any, outputs: o.OutputOptions) -> dict[str
 
 
 def _load(session: Session, request: Request) -> Loaded:
-    loaded = request.inputs.load(session, rounds=request.filling.round)
+    loaded = request.inputs.load(session, request.node_columns(), rounds=request.filling.round)
     if all(column.missing.all() for column in loaded.table.columns):
         raise FileError(f"{request.inputs.nodes} has no known value in any channel: there is nothing to learn from")
     return loaded

@@ -11,6 +11,7 @@ from pcfi.cli.preloading import preloading
 from pcfi.cli.session import Session
 from pcfi.errors import FeatureError, FileError, ParameterError, counted
 from pcfi.files import edge_files, node_files
+from pcfi.inputs.category_columns import gaps_text
 from pcfi.inputs.code_columns import code_columns, code_text
 from pcfi.inputs.columns import EdgeColumns, NodeColumns
 from pcfi.inputs.graphs import Graph, read_graph
@@ -96,6 +97,7 @@ def load(
     if isinstance(edges, str):
         return _load_with_edges(session, (path, edges), node_columns, edge_columns, directed=directed, rounds=rounds)
     nodes = _read_nodes(session, path, node_columns)
+    _warn_of_gaps(session, nodes, node_columns, [])
     table = _choose_channels(nodes, rounds=rounds)
     if isinstance(edges, SimilarRows):
         with session.stage("link similar rows"):
@@ -125,8 +127,10 @@ def _load_with_edges(
     edge_file = cache(lambda: edge_files.open_edge_file(paths[1]))
     with preloading(*paths):
         nodes = _read_nodes(session, paths[0], node_columns, lambda: edge_files.kind_of_ends(edge_file(), edge_columns))
-        for name, value in node_files.dressed_numbers(nodes, node_columns):
+        dressed = node_files.dressed_numbers(nodes, node_columns)
+        for name, value in dressed:
             session.warn(dressed_text(name, value))
+        _warn_of_gaps(session, nodes, node_columns, [name for name, _ in dressed])
         with session.stage("read edges"):
             edges = edge_files.read_edges(edge_file(), nodes, edge_columns)
     session.say(edge_files.described(edges, paths[1]))
@@ -155,6 +159,15 @@ def _read_nodes(session: Session, path: str, *choices: Any) -> node_files.NodeFi
         nodes = node_files.read_nodes(path, *choices)
     session.say(node_files.described(nodes, path))
     return nodes
+
+
+def _warn_of_gaps(session: Session, nodes: node_files.NodeFileContents, columns: NodeColumns, apart: list[str]) -> None:
+    """Warn about columns, except those `apart`, whose missing cells stay missing, unless the user names the columns."""
+    names = [] if columns.channels is not None else [name for name in nodes.passed if name not in apart]
+    excluded = {*columns.exclude, nodes.geometry.name if nodes.geometry is not None else None}
+    text = gaps_text({name: nodes.table[name].null_count for name in names if name not in excluded}, "--categorical")
+    if text:
+        session.warn(text)
 
 
 def _choose_channels(nodes: node_files.NodeFileContents, *, rounds: bool) -> NodeTable:

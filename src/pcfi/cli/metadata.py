@@ -8,6 +8,7 @@ from pcfi.cli.loading import dressed_text, id_like_text, unused_weight_text, war
 from pcfi.cli.session import Session
 from pcfi.errors import FileError, ParameterError, counted
 from pcfi.files import node_files
+from pcfi.inputs.category_columns import gaps_text
 from pcfi.inputs.columns import EdgeColumns, NodeColumns, choose_edge_columns, unused_weight
 from pcfi.inputs.node_tables import kind_of_arrow
 
@@ -87,8 +88,12 @@ def read_metadata(
     nodes = open_nodes(paths[0], node_columns, ends_of(paths[1], edge_columns), limit, conversion)
     named = shown or paths
     session.say(_described(nodes, named[0]))
-    for column, value in text_numbers(nodes, node_columns):
+    dressed = dict(text_numbers(nodes, node_columns))
+    for column, value in dressed.items():
         session.warn(dressed_text(column, value))
+    gaps = gaps_text({name: count for name, count in nodes.gaps.items() if name not in dressed}, "--categorical")
+    if gaps:
+        session.warn(gaps)
     session.say(line.replace(paths[1], named[1], 1))
     name = id_like_channel(nodes, paths[1], edge_columns, limit)
     if name is not None:

@@ -74,7 +74,9 @@ class InputOptions:
         "--exclude", "COLUMN,...", "Numeric columns to leave unchanged, such as labels; repeatable."
     )
     categorical: list[str] | None = column_option(
-        "--categorical", "COLUMN,...", "Categorical columns to fill; repeatable."
+        "--categorical",
+        "COLUMN,...",
+        "Categorical columns to fill; repeatable. Default: text columns with missing cells whose values repeat.",
     )
     missing_value: list[str] | None = column_option(
         "--missing-value",
@@ -142,6 +144,7 @@ class InputOptions:
             channels=some_names(self.columns, "--columns") or None,
             exclude=names(self.exclude),
             categorical=names(self.categorical),
+            finds_categories=self.categorical is None,
             missing_values=self.missing_value or (),
             decimal=self.decimal,
         )
@@ -156,12 +159,12 @@ class InputOptions:
             decimal=self.decimal,
         )
 
-    def load(self, session: Session, *, rounds: bool = False) -> Loaded:
-        """Read the files."""
+    def load(self, session: Session, columns: NodeColumns | None = None, *, rounds: bool = False) -> Loaded:
+        """Read the files; `columns` are the choices for the node file, if they are not those of the options."""
         return load(
             session,
             self.sources,
-            self.node_columns(),
+            columns or self.node_columns(),
             self.edge_columns(),
             directed=bool(self.directed),
             rounds=rounds,

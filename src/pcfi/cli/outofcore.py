@@ -100,13 +100,15 @@ def stream(session: Session, call: DiskCall, finish: Finish, check: Callable[[An
 
 def _read_metadata(session: Session, call: DiskCall, folder: Any) -> FileMetadata:
     from pcfi.memory import give_back
-    from pcfi.outofcore.opening import check_categories, conversion_of
+    from pcfi.outofcore.opening import can_find_categories, check_categories, conversion_of
 
+    tables = [path for path in call.outputs.tables().values() if _is_direct(path)]
     if call.nodes.categorical:
-        tables = [path for path in call.outputs.tables().values() if _is_direct(path)]
         check_categories(tables, call.parameters.get("unreachable", "mean"))
+    finds = call.nodes.finds_categories and can_find_categories(tables, None, **call.settings)
+    nodes = replace(call.nodes, finds_categories=finds)
     limit, conversion = call.budget.bytes // 8, conversion_of(folder)
-    metadata = read_metadata(session, call.paths, call.nodes, call.edges, limit, conversion, call.files.shown)
+    metadata = read_metadata(session, call.paths, nodes, call.edges, limit, conversion, call.files.shown)
     give_back()  # used to look for ids
     return metadata
 

@@ -34,7 +34,8 @@ from pcfi.inputs.columns import (
     marker_values,
     shortened,
 )
-from pcfi.inputs.node_tables import kind_of_arrow
+from pcfi.inputs.ids import open_frame
+from pcfi.inputs.node_tables import kind_of_arrow, with_categories
 
 LONG = r"\d{19}"  # more digits than an integer of 64 bits may have
 
@@ -119,8 +120,11 @@ def read_nodes(path: str, columns: NodeColumns, ends: Callable[[], Kind | None] 
         lacking = _lacking(table[id_column], id_column)
         raise FileError(f"{source.words}: the column {lacking}, but every node needs an id of its own")
     is_text = source.format.is_text
+    markers = TEXT_MARKERS if is_text else ()
+    columns = with_categories(columns, open_frame(table, "the node table"), id_column, markers)
+    _refuse_nothing(table, columns, channels, source)
     table = mark_missing(table, channels, columns.missing_values)
-    table = mark_missing(table, columns.categorical, [*columns.missing_values, *(TEXT_MARKERS if is_text else ())])
+    table = mark_missing(table, columns.categorical, [*columns.missing_values, *markers])
     return NodeFileContents(
         table=table,
         id=id_column,
@@ -156,13 +160,19 @@ def choose_columns(
         apart = {id_column, *columns.exclude, *columns.categorical}
         for name in columns.channels if columns.channels is not None else set(kinds) - apart:
             refuse_mixed(table, name, source)
+    if not columns.finds_categories:
+        _refuse_nothing(table, columns, channels, source)
+    return id_column, channels
+
+
+def _refuse_nothing(table: Any, columns: NodeColumns, channels: Sequence[str], source: InputFile) -> None:
+    """Raise an error if no column is to be filled."""
     if not channels and not columns.categorical:
         there = ", ".join(f"{one.name!r} ({one.type})" for one in list(table.schema)[:20])
         raise FileError(
             f"{source.words} has no numeric columns to fill, besides ids and excluded columns: it has {there}",
             remedy="categorical columns can be filled with {categorical}",
         )
-    return id_column, channels
 
 
 def _check(names: Sequence[str], columns: NodeColumns, source: InputFile) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from pcfi._typing import Array
 from pcfi.errors import ColumnWarning
+from pcfi.inputs.category_columns import gaps_text, is_text_number
 from pcfi.inputs.columns import ID_LIKE, EdgeColumns, shortened
 from pcfi.inputs.ids import is_frame, narwhals
 from pcfi.inputs.node_tables import NodeTable
@@ -15,8 +16,6 @@ from pcfi.inputs.node_tables import NodeTable
 CODE_NAMES = r"(?i:fips|geoid|zip|post(al)?_?code|^plz|code$|nuts|tract|key$|_$)|[_a-z]No$|NO$|^(?i:no|nr)$|" + ID_LIKE
 MEASUREMENT_NAMES = r"(?i)^[xyz]$|^lat|^lon|year|month|week|day|date|time|hour"  # may be consecutive numbers
 MIN_ROWS = 20  # in smaller tables, integers may be unique by chance
-_DIGITS = r"(?!0\d)(\d{1,3}([., ']\d{3})+([.,]\d+)?|\d+([.,]\d+)?)"
-TEXT_NUMBER = re.compile(rf"\s*[-+]?[$€£¥]?\s?[-+]?{_DIGITS}\s?[%$€£¥]?\s*")  # $1,234.50, 12 %, 1234, but not 007
 
 
 def code_columns(table: NodeTable, edges: Any = None, ends: EdgeColumns | None = None) -> list[str]:
@@ -48,26 +47,28 @@ def holds_codes(name: str, values: Array) -> bool:
 
 
 def warn_of_columns(table: NodeTable, codes: list[str], remedy: str, *, stacklevel: int) -> None:
-    """Warn about columns of codes, `remedy` says how to leave them out, and about numbers that are stored as text."""
-    if codes:
-        warnings.warn(f"{code_text(codes)}: {remedy}", ColumnWarning, stacklevel=stacklevel + 1)
-    for name, value in text_numbers(table):
-        text = f"the column {name!r} is not filled, because {value!r} is text: convert the column to numbers first"
+    """Warn about codes, `remedy` says how to leave them out, and about columns whose missing cells are not filled."""
+    texts = [f"{code_text(codes)}: {remedy}"] if codes else []
+    frame = narwhals().from_native(table.native, eager_only=True)
+    used = {table.ids.column, *(column.name for column in table.columns)}
+    unfilled = {name: frame.get_column(name) for name in frame.columns if name not in used}
+    counts = {name: series.null_count() for name, series in unfilled.items()}
+    for name, series in unfilled.items():
+        value = text_number(series) if counts[name] else None
+        if value is not None:
+            counts[name] = 0
+            texts.append(f"the column {name!r} is not filled, because {value!r} is text: convert it to numbers first")
+    gaps = gaps_text(counts, "categorical=[...]")
+    for text in [*texts, gaps] if gaps else texts:
         warnings.warn(text, ColumnWarning, stacklevel=stacklevel + 1)
 
 
-def text_numbers(table: NodeTable) -> list[tuple[str, str]]:
-    """Incomplete columns of text that are not filled though all their values look like numbers, and one such value."""
-    frame, used = narwhals().from_native(table.native, eager_only=True), {column.name for column in table.columns}
-    examples = []
-    for name in frame.columns:
-        series = frame.get_column(name)
-        if name in used or name == table.ids.column or series.dtype != narwhals().String or not series.null_count():
-            continue
-        values = series.drop_nulls().to_list()
-        if values and all(isinstance(value, str) and TEXT_NUMBER.fullmatch(value) for value in values):
-            examples.append((name, values[0]))
-    return examples
+def text_number(series: Any) -> str | None:
+    """One of the values of a text column, if all look like numbers."""
+    if series.dtype != narwhals().String:
+        return None
+    values = series.drop_nulls().to_list()
+    return values[0] if values and all(map(is_text_number, values)) else None
 
 
 def code_text(names: list[str]) -> str:

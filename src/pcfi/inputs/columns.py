@@ -62,6 +62,8 @@ class NodeColumns:
         Numeric columns that are not channels.
     categorical : sequence of str
         Categorical columns to fill.
+    finds_categories : bool
+        Whether other columns with missing cells are categorical, too, if their values are (`category_columns`).
     missing_values : sequence
         Values that mean missing, besides null and NaN.
     decimal : "." or "," or None
@@ -72,6 +74,7 @@ class NodeColumns:
     channels: Sequence[str] | None = None
     exclude: Sequence[str] = ()
     categorical: Sequence[str] = ()
+    finds_categories: bool = False
     missing_values: Sequence[Any] = ()
     decimal: str | None = None
 

@@ -1,6 +1,6 @@
 """Containers of features (arrays, tensors, tables): their contents, and how results are put back into them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any
@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from pcfi._typing import Array
-from pcfi.errors import FeatureError, UnsupportedTypeError
+from pcfi.errors import FeatureError, ParameterError, UnsupportedTypeError
 from pcfi.inputs import tensors
 from pcfi.inputs.cell_names import CellNames
 from pcfi.inputs.code_columns import code_columns, warn_of_columns
-from pcfi.inputs.columns import refuse_long_integers
+from pcfi.inputs.columns import NodeColumns, refuse_long_integers
 from pcfi.inputs.graphs import GraphLike
 from pcfi.inputs.ids import is_frame
 from pcfi.inputs.node_tables import NodeTable, read_table
@@ -95,12 +95,17 @@ class Container(ContainerLayout):
     number_nodes: Callable[[GraphLike], GraphLike] = _identity
 
 
-def open_container(features: Any, known: Any, graph: GraphLike = None) -> Container:
+def open_container(
+    features: Any, known: Any, graph: GraphLike = None, categorical: Sequence[str] | None = None
+) -> Container:
     """Read the features and the known mask; the graph determines which column of a table holds the ids."""
     if is_frame(features):
-        features = read_table(features, graph=graph)
+        columns = NodeColumns(categorical=categorical or (), finds_categories=categorical is None and known is None)
+        features = read_table(features, columns, graph=graph)
         remedy = "drop them, or use pcfi.frames.impute with channels=[...]"
         warn_of_columns(features, code_columns(features, graph), remedy, stacklevel=4)
+    elif categorical:
+        raise ParameterError("names columns, but features is not a table: leave it out", parameter="categorical")
     return next(read for recognises, read in _READERS if recognises(features))(features, known)
 
 

@@ -1,7 +1,8 @@
 """Node tables <-> arrays: columns -> channels, and filled channels -> the same kind of table."""
 
 import warnings
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from pcfi._typing import Array
 from pcfi.errors import ColumnWarning, FeatureError, GraphError, ParameterError, counted
+from pcfi.inputs.category_columns import find_categories
 from pcfi.inputs.columns import (
     MAX_EXACT_INTEGER,
     EdgeColumns,
@@ -291,6 +293,7 @@ def read_table(
         raise ParameterError(f"must be True or False, got {round!r}", parameter="round")
     columns.check(frame.columns, "the node table")
     ids = Ids.of(frame, columns, _kind_of_names(graph, edge_columns or EdgeColumns()))
+    columns = with_categories(columns, frame, ids.column)
     kinds = kinds_of(frame)
     for name in (
         columns.channels if columns.channels is not None else set(frame.columns) - {ids.column, *columns.filled}
@@ -299,7 +302,7 @@ def read_table(
     chosen = {*choose_channels(kinds, columns, ids.column), *columns.categorical}
     if not chosen:
         raise FeatureError(
-            "the node table has no numeric column to fill", remedy="name categorical columns with {categorical}"
+            "the node table has no numeric or categorical column to fill", remedy="name columns with {categorical}"
         )
     read = [
         category_column(frame.get_column(name), columns.missing_values)
@@ -310,6 +313,15 @@ def read_table(
     ]
     has_markers = len(columns.missing_values) > 0
     return NodeTable(native=nodes, columns=tuple(read), ids=ids, rounds=bool(round), has_markers=has_markers)
+
+
+def with_categories(columns: NodeColumns, frame: Any, id_column: Any, markers: Sequence[Any] = ()) -> NodeColumns:
+    """The choices with the categorical columns that are found, if they are to be found."""
+    if not columns.finds_categories or columns.channels is not None:
+        return replace(columns, finds_categories=False)
+    apart = {id_column, *columns.exclude, *columns.categorical}
+    found = find_categories(frame, apart, [*columns.missing_values, *markers])
+    return replace(columns, categorical=[*columns.categorical, *found], finds_categories=False)
 
 
 def _kind_of_names(graph: Any, columns: EdgeColumns) -> Kind | None:

@@ -1,6 +1,6 @@
 """Features, known mask and graph -> `Problem`. Input is checked here and nowhere else."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -120,11 +120,18 @@ class Problem(ContainerLayout):
         return self.values.shape[0] if self.counted_nodes is None else len(self.counted_nodes)
 
 
-def read_problem(features: Any, graph: GraphLike, known: Any = None, *, directed: bool = False) -> Problem:
+def read_problem(
+    features: Any,
+    graph: GraphLike,
+    known: Any = None,
+    *,
+    directed: bool = False,
+    categorical: Sequence[str] | None = None,
+) -> Problem:
     """Check `features`, `known` and `graph`, and put them into a `Problem`."""
     build = graph_function(graph)
     tensors.check_devices(features, known, None if build else graph)
-    container = open_container(features, known, graph)
+    container = open_container(features, known, graph, categorical)
     values, wrap_values = _read_features(container)
     mask = _read_known(container.known, tuple(values.shape))
     if not isinstance(values, np.ndarray):

@@ -6,6 +6,7 @@ from typing import Any
 from pcfi.evaluation import Evaluation
 from pcfi.evaluation import evaluate as evaluate_features
 from pcfi.imputation import impute as impute_features
+from pcfi.inputs.category_columns import finds_categories
 from pcfi.inputs.code_columns import code_columns, warn_of_columns
 from pcfi.inputs.columns import EdgeColumns, NodeColumns, Weight
 from pcfi.inputs.node_tables import NodeTable, read_table
@@ -20,7 +21,7 @@ def impute(
     *,
     id: str | None = None,  # noqa: A002
     channels: Sequence[str] | None = None,
-    categorical: Sequence[str] = (),
+    categorical: Sequence[str] | None = None,
     missing_values: Sequence[Any] = (),
     source: str | None = None,
     target: str | None = None,
@@ -43,8 +44,9 @@ def impute(
         values; else row numbers. Ids are never a channel.
     channels : list of str, default=None
         The columns to use and fill. None: all numeric and boolean columns. Other columns are returned unchanged.
-    categorical : list of str, default=()
+    categorical : list of str, default=None
         Categorical columns to fill: each category becomes a channel, and a missing cell gets the most likely category.
+        None: if `channels` is None, the text columns that `pcfi.impute` finds. (): no column.
     missing_values : list, default=()
         Additional values that mean missing, such as [-999, "?"].
     source : str, default=None
@@ -83,9 +85,15 @@ def impute(
     bob  33.0  Oslo
     cyd  35.0  Oslo
     """
-    named = {"id": id, "channels": channels, "categorical": categorical, "missing_values": missing_values}
+    columns = NodeColumns(
+        id=id,
+        channels=channels,
+        categorical=categorical or (),
+        finds_categories=categorical is None and finds_categories(**options),
+        missing_values=missing_values,
+    )
     ends = {"source": source, "target": target, "weight": weight, "unknown_ids": unknown_ids}
-    table, graph = _read(nodes, edges, named, ends, round=round)
+    table, graph = _read(nodes, edges, columns, ends, round=round)
     return impute_features(table, graph, **options)
 
 
@@ -95,7 +103,7 @@ def evaluate(
     *,
     id: str | None = None,  # noqa: A002
     channels: Sequence[str] | None = None,
-    categorical: Sequence[str] = (),
+    categorical: Sequence[str] | None = None,
     missing_values: Sequence[Any] = (),
     source: str | None = None,
     target: str | None = None,
@@ -128,25 +136,27 @@ def evaluate(
     >>> found.best, found.methods[1].scores["accuracy"]
     ('pcfi', 1.0)
     """
-    named = {"id": id, "channels": channels, "categorical": categorical, "missing_values": missing_values}
+    columns = NodeColumns(
+        id=id,
+        channels=channels,
+        categorical=categorical or (),
+        finds_categories=categorical is None,
+        missing_values=missing_values,
+    )
     ends = {"source": source, "target": target, "weight": weight, "unknown_ids": unknown_ids}
-    table, graph = _read(nodes, edges, named, ends)
+    table, graph = _read(nodes, edges, columns, ends)
     return evaluate_features(table, graph, **options)
 
 
-def _read(nodes: Any, edges: Any, named: dict[str, Any], ends: dict[str, Any], **options: Any) -> tuple[NodeTable, Any]:
+def _read(nodes: Any, edges: Any, columns: NodeColumns, ends: dict[str, Any], **options: Any) -> tuple[NodeTable, Any]:
     """The node table with its channels, and the graph with row numbers."""
     weight = ends["weight"]
     # "weight" is the common name, which may be absent; None switches weights off
-    columns = EdgeColumns(**{**ends, "weight": None if weight == "weight" else weight if weight is not None else False})
-    table = read_table(
-        nodes,
-        NodeColumns(**{**named, "categorical": named["categorical"] or ()}),
-        graph=edges,
-        edge_columns=columns,
-        **options,
+    edge_columns = EdgeColumns(
+        **{**ends, "weight": None if weight == "weight" else weight if weight is not None else False}
     )
-    if named["channels"] is None:
+    table = read_table(nodes, columns, graph=edges, edge_columns=edge_columns, **options)
+    if columns.channels is None:
         remedy = "name the columns to use with channels=[...]"
-        warn_of_columns(table, code_columns(table, edges, columns), remedy, stacklevel=3)
-    return table, table.number_nodes(edges, columns)
+        warn_of_columns(table, code_columns(table, edges, edge_columns), remedy, stacklevel=3)
+    return table, table.number_nodes(edges, edge_columns)

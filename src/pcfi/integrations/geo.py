@@ -10,6 +10,7 @@ import numpy as np
 from pcfi._typing import Array
 from pcfi.errors import GraphWarning, ParameterError
 from pcfi.imputation import impute as impute_features
+from pcfi.inputs.category_columns import finds_categories
 from pcfi.inputs.code_columns import code_columns, warn_of_columns
 from pcfi.inputs.columns import EdgeColumns, NodeColumns
 from pcfi.inputs.graphs import Graph
@@ -34,7 +35,7 @@ def impute(
     coordinates: bool = False,
     id: str | None = None,  # noqa: A002
     channels: Sequence[str] | None = None,
-    categorical: Sequence[str] = (),
+    categorical: Sequence[str] | None = None,
     missing_values: Sequence[Any] = (),
     round: bool = False,  # noqa: A002
     **options: Any,
@@ -65,8 +66,8 @@ def impute(
         The id column, if `graph` refers to rows by id.
     channels : list of str, default=None
         The columns to use and fill. None: all numeric and boolean columns. Other columns are returned unchanged.
-    categorical : list of str, default=()
-        Categorical columns to fill.
+    categorical : list of str, default=None
+        Categorical columns to fill. None: if `channels` is None, the text columns that `pcfi.impute` finds.
     missing_values : list, default=()
         Additional values that mean missing, such as [-999].
     round : bool, default=False
@@ -101,6 +102,7 @@ def impute(
         id=id,
         channels=None if channels is None else [*channels, *extra],
         categorical=categorical or (),
+        finds_categories=categorical is None and finds_categories(**options),
         missing_values=missing_values,
     )
     table = read_table(gdf.assign(**extra) if extra else gdf, columns, graph=graph, round=round)

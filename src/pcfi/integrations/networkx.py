@@ -1,16 +1,22 @@
 """NetworkX: a graph with attributes on some nodes -> a copy with these attributes on all nodes."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from pcfi._typing import Array
-from pcfi.errors import FeatureError, GraphError, UnsupportedTypeError
+from pcfi.errors import ColumnWarning, FeatureError, GraphError, UnsupportedTypeError
 from pcfi.imputation import impute as impute_features
+from pcfi.inputs.category_columns import gaps_text
+from pcfi.inputs.columns import NodeColumns
 from pcfi.inputs.graphs import is_networkx, networkx_adjacency
+from pcfi.inputs.ids import narwhals
+from pcfi.inputs.node_tables import read_table
 
 __all__ = ["impute"]
 
@@ -30,7 +36,8 @@ def impute(
     G : networkx Graph, DiGraph, MultiGraph or MultiDiGraph
         Not modified. An attribute of a node is missing if the node does not have it, or if it is None or NaN.
     attributes : str or list of str, default=None
-        The attributes to fill: numbers, booleans, or vectors of equal length (NaN marks a missing component). None: all
+        The attributes to fill: numbers, booleans, vectors of equal length (NaN marks a missing component), or text,
+        which is filled with the most likely category (this needs narwhals and pandas, polars or pyarrow). None: all
         numeric attributes. Booleans stay booleans, integers are filled with floats.
     weight : str, default=None
         The edge attribute with the weights: similarities, not distances. None: all edges have weight 1. Weights of
@@ -58,19 +65,41 @@ def impute(
     if weight is not None:
         _check_weight(G, weight)
     columns = [_NodeAttribute.read(G, name) for name in _select_names(G, attributes)]
-    features = np.concatenate([column.values for column in columns], axis=1)
-    result = impute_features(features, networkx_adjacency(G, weight), **options)
+    result = impute_features(_features(columns), networkx_adjacency(G, weight), **options)
     filled = G.copy()
     first = 0
     for column in columns:
         part = slice(first, first + column.values.shape[1])
-        incomplete = np.flatnonzero(np.isnan(column.values).any(axis=1))
-        column.write(filled, column.name, result.values[:, part], incomplete)
+        column.write(filled, column.name, _columns(result.values, part), np.flatnonzero(column.incomplete))
         if confidence and result.confidence is not None:
-            numbers = replace(column, kind=float) if column.kind is bool else column
-            numbers.write(filled, f"{column.name}_confidence", result.confidence[:, part], np.arange(len(features)))
+            numbers = replace(column, kind=float) if column.kind in (bool, str) else column
+            of_cells = _columns(result.confidence, part).astype(np.float64)
+            numbers.write(filled, f"{column.name}_confidence", of_cells, np.arange(len(G)))
         first = part.stop
     return filled
+
+
+def _features(columns: "list[_NodeAttribute]") -> Any:
+    """The attributes as an array, or as a table if some are text; its columns are called "0", "1", ..."""
+    if not any(column.kind is str for column in columns):
+        return np.concatenate([column.values for column in columns], axis=1)
+    backend = next((name for name in ("pyarrow", "pandas", "polars") if find_spec(name) is not None), None)
+    if backend is None:
+        raise FeatureError("attributes of text need a library of tables: pip install pandas, polars or pyarrow")
+    parts = [(values, column.kind) for column in columns for values in column.values.T]
+    table = {str(number): values.tolist() for number, (values, _) in enumerate(parts)}
+    categorical = [str(number) for number, (_, kind) in enumerate(parts) if kind is str]
+    numeric = [name for name in table if name not in categorical]
+    frame = narwhals().from_dict(table, backend=backend)
+    return read_table(frame.to_native(), NodeColumns(channels=numeric, categorical=categorical))
+
+
+def _columns(filled: Any, part: slice) -> Array:
+    """Some columns of filled features."""
+    if isinstance(filled, np.ndarray):
+        return filled[:, part]
+    frame = narwhals().from_native(filled, eager_only=True)
+    return np.column_stack([frame.get_column(str(number)).to_numpy() for number in range(part.start, part.stop)])
 
 
 def _check_weight(graph: Any, weight: str) -> None:
@@ -95,7 +124,14 @@ def _select_names(graph: Any, attributes: str | Sequence[str] | None) -> list[st
     if attributes is None:
         names = [name for name, value in first_values.items() if _vector(value) is not None]
         if not names:
-            raise FeatureError(f"no node has a numeric attribute: the nodes' attributes are {present}")
+            raise FeatureError(
+                f"no node has a numeric attribute: the nodes' attributes are {present}; name those that hold categories"
+            )
+        texts = [name for name, value in first_values.items() if isinstance(value, str)]
+        counts = {name: sum(value is None for _, value in graph.nodes(data=name)) for name in texts}
+        text = gaps_text(counts, "attributes=[...]", "attribute")
+        if text:
+            warnings.warn(text, ColumnWarning, stacklevel=3)
         return names
     names = [attributes] if isinstance(attributes, str) else list(attributes)
     absent = [name for name in names if name not in first_values]
@@ -121,11 +157,21 @@ def _vector(value: Any) -> Array | None:
 
 @dataclass(frozen=True, eq=False)
 class _NodeAttribute:
-    """A numeric attribute: its name, the type of its values, and a table of them (nodes x components, NaN: missing)."""
+    """An attribute: its name, the type of its values, and a table of them (nodes x components).
+
+    Missing numbers are NaN, missing text is None.
+    """
 
     name: str
     kind: type
     values: Array
+
+    @property
+    def incomplete(self) -> Array:
+        """Nodes that lack some of it."""
+        if self.kind is str:
+            return np.array([value is None for value in self.values[:, 0]])
+        return np.asarray(np.isnan(self.values).any(axis=1))
 
     @staticmethod
     def read(graph: Any, name: str) -> "_NodeAttribute":
@@ -134,22 +180,21 @@ class _NodeAttribute:
         for row, (node, value) in enumerate(graph.nodes(data=name)):
             if value is None:
                 continue
-            vector = _vector(value)
+            vector = np.array([value], dtype=object) if isinstance(value, str) else _vector(value)
             if vector is None:
                 raise FeatureError(
-                    f"the attribute {name!r} of node {node!r} is {value!r}, but must be numeric: put categories into a "
-                    f"table, pcfi.frames.impute(nodes, G, categorical=[{name!r}])"
+                    f"the attribute {name!r} of node {node!r} is {value!r}, but must be a number, a vector or text"
                 )
             first = (node, value, len(vector), _kind(value)) if first is None else first
             if first[2:] != (len(vector), _kind(value)):
                 raise FeatureError(
                     f"the attribute {name!r} is {value!r} on node {node!r}, but {first[1]!r} on node {first[0]!r}: all "
-                    "must be numbers, or vectors of the same type and length"
+                    "must be numbers, or text, or vectors of the same type and length"
                 )
             rows[row] = vector
         if first is None:
             raise FeatureError(f"the attribute {name!r} is None on every node: at least one value is needed")
-        values = np.full((len(graph), first[2]), np.nan)
+        values = np.full((len(graph), first[2]), *((None, object) if first[3] is str else (np.nan,)))
         values[list(rows)] = list(rows.values())
         return _NodeAttribute(name, first[3], values)
 
@@ -161,7 +206,7 @@ class _NodeAttribute:
 
 
 def _kind(value: Any) -> type:
-    kinds = (np.ndarray, list, tuple, bool, np.bool_)
+    kinds = (np.ndarray, list, tuple, bool, np.bool_, str)
     kind = next((kind for kind in kinds if isinstance(value, kind)), float)
     return bool if kind is np.bool_ else kind
 
@@ -171,4 +216,4 @@ def _as_kind(vector: Array, kind: type) -> Any:
         return vector.copy()
     if kind is bool:
         return bool(vector.item() > 0.5)  # the more probable value
-    return vector.item() if kind is float else kind(vector.tolist())
+    return vector.item() if kind in (float, str) else kind(vector.tolist())

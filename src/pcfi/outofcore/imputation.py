@@ -14,7 +14,14 @@ from pcfi.outofcore.backend import OutOfCoreBackend, fill_run
 from pcfi.outofcore.estimation_tasks import stored_tuning
 from pcfi.outofcore.mapped_graph import MappedGraph
 from pcfi.outofcore.node_source import NodeSource
-from pcfi.outofcore.opening import RunRequest, draw_results, opened_run, result_path, run_settings
+from pcfi.outofcore.opening import (
+    RunRequest,
+    can_find_categories,
+    draw_results,
+    opened_run,
+    result_path,
+    run_settings,
+)
 from pcfi.outofcore.partitioned.backend import PartitionedBackend
 from pcfi.outofcore.result import StoredImputation, report
 from pcfi.outofcore.run import OutOfCoreRun
@@ -30,7 +37,7 @@ def impute(
     *,
     id: str | None = None,  # noqa: A002  as it is called everywhere
     columns: Any = None,
-    categorical: Sequence[str] = (),
+    categorical: Sequence[str] | None = None,
     missing_values: Sequence[Any] = (),
     source: str | None = None,
     target: str | None = None,
@@ -83,9 +90,9 @@ def impute(
         numbers. Ids are never a channel.
     columns : list of str, default=None
         The channels among the columns of Parquet features. None: all numeric columns but the ids.
-    categorical : list of str, default=()
-        Further columns to fill, of categories, as in `pcfi.frames.impute`. The table is converted first, to one channel
-        for each category, and the result must be Parquet.
+    categorical : list of str, default=None
+        Further columns to fill, of categories, as in `pcfi.impute`. The table is converted first, to one channel for
+        each category, and the result must be Parquet. None: the columns that `pcfi.impute` finds, if it is.
     missing_values : list, default=()
         Further values that mean missing, such as [-999, "?"].
     source, target, weight : str, default=None
@@ -166,18 +173,25 @@ def impute(
         objective=objective,
         random_state=random_state,
     )
+    results = {
+        "values": result_path(result),
+        "confidence": result_path(confidence),
+        "hops": result_path(hops),
+        "intervals": result_path(intervals),
+        **draw_results(result, draws),
+    }
     request = RunRequest(
         features=features,
         graph=graph,
-        results={
-            "values": result_path(result),
-            "confidence": result_path(confidence),
-            "hops": result_path(hops),
-            "intervals": result_path(intervals),
-            **draw_results(result, draws),
-        },
+        results=results,
         settings=settings,
-        node_columns=NodeColumns(id=id, channels=columns, categorical=categorical, missing_values=missing_values),
+        node_columns=NodeColumns(
+            id=id,
+            channels=columns,
+            categorical=categorical or (),
+            finds_categories=categorical is None and can_find_categories(results.values(), known, **vars(settings)),
+            missing_values=missing_values,
+        ),
         edge_columns=EdgeColumns(source=source, target=target, weight=weight, unknown_ids=unknown_ids),
         known=known,
         coverage=coverage,

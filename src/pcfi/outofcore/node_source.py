@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,13 @@ from pcfi.files.paths import full_path, is_address, suffix_of, table_suffix
 from pcfi.files.text import holds_integers
 from pcfi.files.text_batches import TextBatches
 from pcfi.inputs.code_columns import MIN_ROWS, are_unique_integers, holds_codes
-from pcfi.inputs.columns import EdgeColumns, Kind, NodeColumns
+from pcfi.inputs.columns import TEXT_MARKERS, EdgeColumns, Kind, NodeColumns
 from pcfi.inputs.node_tables import kind_of_arrow
 from pcfi.outofcore.edge_tables import SUFFIXES as EDGE_SUFFIXES
 from pcfi.outofcore.edge_tables import first_ends
 from pcfi.outofcore.feature_stores import FeatureStore, ParquetStore, open_features
 from pcfi.outofcore.node_conversion import conversion_facts, convert_nodes
+from pcfi.outofcore.unfilled_columns import count_values
 from pcfi.system_memory import size_in_words
 
 ROWS_AT_A_TIME = 1 << 16  # also enough to reject most columns as ids before all of their values are compared
@@ -48,6 +49,9 @@ class NodeSource:
         Categories of each categorical column.
     original : dict or None
         Of a table that was converted: its path, its stamp and the columns that the caller named.
+    gaps : dict of int
+        Number of missing cells of each column that is not filled; empty if the caller named the columns, or if a
+        converted table was found.
     """
 
     store: FeatureStore
@@ -56,6 +60,7 @@ class NodeSource:
     channels: list[str] = field(default_factory=list)
     categories: dict[str, list[str]] = field(default_factory=dict)
     original: dict[str, Any] | None = None
+    gaps: dict[str, int] = field(default_factory=dict)
 
 
 def ends_of(graph: Any, columns: EdgeColumns) -> Callable[[], Kind | None]:
@@ -160,13 +165,19 @@ def open_nodes(
         rows = _TextRows(full_path(path))
     else:
         raise ParameterError(f"there is no file {full_path(path)!r}")
-    is_plain = isinstance(rows, _ParquetRows) and not columns.categorical and not columns.missing_values
-    if is_plain or conversion is None:
-        id_column, channels = _choose(rows, columns, ends, limit)
-        categories: dict[str, list[str]] = {name: [] for name in columns.categorical}
-        plain = open_features(path, "features", channels)
-        return NodeSource(store=plain, id=id_column, schema=rows.schema, channels=channels, categories=categories)
-    return _converted(rows, columns, ends, limit, conversion)
+    if isinstance(rows, _TextRows) and conversion is not None:
+        return _converted(rows, columns, ends, limit, conversion)
+    chosen = _choose(rows, columns, ends, limit)
+    if conversion is not None and (chosen.columns.categorical or columns.missing_values):
+        return replace(_converted(rows, columns, ends, limit, conversion), gaps=chosen.gaps)
+    return NodeSource(
+        store=open_features(path, "features", chosen.channels),
+        id=chosen.id,
+        schema=rows.schema,
+        channels=chosen.channels,
+        categories={name: [] for name in chosen.columns.categorical},
+        gaps=chosen.gaps,
+    )
 
 
 def _open_array(store: FeatureStore, columns: NodeColumns, path: Any) -> NodeSource:
@@ -185,11 +196,13 @@ def _open_array(store: FeatureStore, columns: NodeColumns, path: Any) -> NodeSou
 def _converted(
     rows: "_Rows", columns: NodeColumns, ends: Callable[[], Kind | None], limit: int, conversion: ConversionFile
 ) -> NodeSource:
+    gaps: dict[str, int] = {}
     if not (conversion.is_done and conversion.path.exists()):
         rows.prepare(columns)
-        id_column, channels = _choose(rows, columns, ends, limit)
+        chosen = _choose(rows, columns, ends, limit)
+        gaps, is_text = chosen.gaps, rows.file.format.is_text
         with clear_errors(rows.file):
-            convert_nodes(rows.tables, conversion.path, columns, id_column, channels, is_text=rows.file.format.is_text)
+            convert_nodes(rows.tables, conversion.path, chosen.columns, chosen.id, chosen.channels, is_text=is_text)
     facts = conversion_facts(conversion.path)
     store = open_features(conversion.path, "features", facts["channels"])
     schema = _first_columns(store, facts["n_columns"])
@@ -199,6 +212,7 @@ def _converted(
         schema=schema,
         channels=[name for name in facts["channels"] if name in schema.names],
         categories=facts["categories"],
+        gaps=gaps,
         original={
             "path": rows.file.path,
             "stamp": rows.stamp(),
@@ -206,6 +220,7 @@ def _converted(
             "channels": columns.channels,
             "exclude": list(columns.exclude),
             "categorical": list(columns.categorical),
+            "finds_categories": columns.finds_categories,
             "missing_values": list(map(str, columns.missing_values)),
             "decimal": columns.decimal,
         },
@@ -219,9 +234,17 @@ def _first_columns(store: Any, count: int) -> Any:
     return pa.schema(list(store.schema)[:count])
 
 
-def _choose(
-    rows: "_Rows", columns: NodeColumns, ends: Callable[[], Kind | None], limit: int
-) -> tuple[str | None, list[str]]:
+@dataclass(frozen=True)
+class _ChosenColumns:
+    """Ids, channels, the caller's choices with the categorical columns that were found, and gaps as in `NodeSource`."""
+
+    id: str | None
+    channels: list[str]
+    columns: NodeColumns
+    gaps: dict[str, int]
+
+
+def _choose(rows: "_Rows", columns: NodeColumns, ends: Callable[[], Kind | None], limit: int) -> _ChosenColumns:
     def is_unique(name: str) -> bool:
         return differ(rows.sample(name)) and differ(rows.column(name, limit))
 
@@ -231,7 +254,18 @@ def _choose(
     table, _ = geometry_of(rows.schema.empty_table(), rows.file)  # geometry is not a name
     id_column, channels = choose_columns(table, columns, rows.file, is_unique, could_name_ends)
     rows.keep_text(id_column)
-    return id_column, channels
+    apart = {id_column, *channels, *columns.exclude, *columns.categorical}
+    fields = [] if columns.channels is not None else [one for one in table.schema if one.name not in apart]
+    found: list[str] = []
+    gaps: dict[str, int] = {}
+    if fields:
+        is_text = rows.file.format.is_text
+        markers = [*map(str, columns.missing_values), *(TEXT_MARKERS if is_text else ())]
+        counted = count_values(fields, rows.read([one.name for one in fields]), markers)
+        found = [name for name, one in counted.items() if columns.finds_categories and one.holds_categories]
+        gaps = {name: one.n_missing for name, one in counted.items() if one.n_missing and name not in found}
+    resolved = replace(columns, categorical=[*columns.categorical, *found], finds_categories=False)
+    return _ChosenColumns(id_column, channels, resolved, gaps)
 
 
 class _Rows:
@@ -246,6 +280,10 @@ class _Rows:
     def tables(self) -> Iterator[Any]:
         """All rows, some at a time."""
         raise NotImplementedError
+
+    def read(self, names: list[str] | None) -> Iterator[Any]:  # noqa: ARG002
+        """The same with at least these columns."""
+        return self.tables()
 
     def stamp(self) -> list[Any]:
         """Facts that change when the file changes: its size and time."""

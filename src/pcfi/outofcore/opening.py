@@ -29,6 +29,7 @@ from pcfi.explanation.draws import check_count
 from pcfi.files.checksums import checksum
 from pcfi.files.paths import draw_name, full_path, is_address, is_scratch, numbered_path, remove, suffix_of
 from pcfi.imputation import plain_bounds
+from pcfi.inputs.category_columns import finds_categories, gaps_text
 from pcfi.inputs.columns import EdgeColumns, NodeColumns, shortened
 from pcfi.inputs.graphs import read_graph
 from pcfi.outofcore import file_names
@@ -162,6 +163,9 @@ def _drop_damaged(run: OutOfCoreRun) -> None:
 def _open_nodes(path: Any, columns: NodeColumns, graph: Any, edges: EdgeColumns, folder: WorkFolder) -> NodeSource:
     limit = available() // 8
     nodes = open_nodes(path, columns, ends_of(graph, edges), limit, conversion_of(folder))
+    gaps = gaps_text(nodes.gaps, "categorical=[...]")
+    if gaps:
+        warnings.warn(gaps, ColumnWarning, 3)
     name = id_like_channel(nodes, graph, edges, limit)
     if name is not None:
         text = f"nodes are named by row numbers, and {name!r} is filled like any numeric column, although it holds all "
@@ -177,6 +181,12 @@ def conversion_of(folder: WorkFolder) -> ConversionFile:
         warnings.warn(changed, PcfiWarning, stacklevel=4)
         is_done = False
     return ConversionFile(path=folder.nodes, is_done=is_done)
+
+
+def can_find_categories(results: Iterable[str | None], known: Any, **options: Any) -> bool:
+    """Whether categorical columns that nobody named can be filled and written."""
+    writable = all(path is None or suffix_of(path) == ".parquet" for path in results)
+    return writable and known is None and finds_categories(**options)
 
 
 def check_categories(results: Iterable[str | None], unreachable: str, known: Any = None) -> None:
