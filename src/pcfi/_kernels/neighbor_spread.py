@@ -6,14 +6,14 @@ from pcfi._kernels.compiling import compiled
 
 
 @compiled
-def neighbour_spread(graph, values, codes, patterns, nodes, channels, out):
+def neighbour_spread(graph, values, unit, codes, patterns, nodes, channels, out):
     """Write weight, mean and sum of squared deviations of the known neighbours of each cell (node, channel).
 
-    A neighbour is known where its hops code is 0.
+    Values are taken in units of their channel. A neighbour is known where its hops code is 0.
     """
     for cell in range(len(nodes)):
         node, channel = nodes[cell], channels[cell]
-        pattern = patterns[channel]
+        pattern, scale = patterns[channel], unit[channel]
         weight = 0.0
         mean = 0.0
         scatter = 0.0
@@ -22,9 +22,10 @@ def neighbour_spread(graph, values, codes, patterns, nodes, channels, out):
             if codes[neighbour, pattern] == 0:
                 edge_weight = graph.weights[edge] if graph.weights.size else 1.0
                 weight += edge_weight
-                deviation = values[neighbour, channel] - mean
+                value = values[neighbour, channel] / scale
+                deviation = value - mean
                 mean += deviation * edge_weight / weight
-                scatter += edge_weight * deviation * (values[neighbour, channel] - mean)
+                scatter += edge_weight * deviation * (value - mean)
         out[cell, 0] = weight
         out[cell, 1] = mean
         out[cell, 2] = scatter

@@ -237,11 +237,6 @@ def _log_fits_better(channels: Channels, moments: ChannelMoments, log_variance: 
     return np.asarray(eligible & (gain - moments.logs > MIN_LOG_EVIDENCE))
 
 
-def relative_variances(problem: Problem) -> Array:
-    """Variance of each channel's known values, in units of their range, so that squares stay within the numbers."""
-    return moments_of_problem(problem).squares / np.maximum(problem.channels.n_known, 1)
-
-
 def _best_prior(channels: Channels, variances: Array, mode: Array) -> float:
     """Cells at the mode that, added to every channel with one, predict each known value best from the others.
 

@@ -47,6 +47,7 @@ ERROR_POWER = 0.5  # of errors, that theta is learned from: roots, so that a few
 MAX_ITERATIONS = 30
 MAX_STEP = 0.5  # of theta in an iteration
 MIN_ERROR = 1e-12  # in standard deviations: no estimate is exact
+MIN_CELLS_OF_THREADS = 10_000  # with fewer cells, a thread costs more than it saves
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -223,34 +224,36 @@ def shrunken_skewness(values: Array, channels: Array, n_channels: int) -> Array:
 
 
 def cell_features(
-    graph: Graph,
-    hops: Hops,
-    values: Array,
-    nodes: Array,
-    channels: Array,
-    usual_spread: Array,
-    edge_weight: float | Array,
+    hops: Hops, nodes: Array, channels: Array, moments: Array, usual_spread: Array, edge_weight: Array
 ) -> Array:
     """The features of cells that are about neighbours: spread, hops, weight, in this order.
 
-    `values` are standardised; those of known cells count. `edge_weight` is that of one neighbour, for all cells or for
-    each of them.
+    `moments` are those of `neighbour_moments`, `edge_weight` is that of one neighbour in each channel.
     """
-    weight, _, scatter = neighbour_moments(graph, hops, values, nodes, channels).T
-    count = weight / edge_weight
-    variance = (scatter / edge_weight + usual_spread[channels]) / (np.maximum(count - 1, 0.0) + 1)
+    weight, _, scatter = moments.T
+    unit, usual = edge_weight[channels], usual_spread[channels]
+    count = weight / unit
+    variance = (scatter / unit + usual) / (np.maximum(count - 1, 0.0) + 1)
     levels = np.clip(hops.codes_at(nodes, channels).astype(np.float64), 1.0, max(hops.n_levels, 1))
-    return np.stack([0.5 * np.log(variance / usual_spread[channels]), np.log(levels), np.log1p(count)], axis=1)
+    return np.stack([0.5 * np.log(variance / usual), np.log(levels), np.log1p(count)], axis=1)
 
 
-def neighbour_moments(graph: Graph, hops: Hops, values: Array, nodes: Array, channels: Array) -> Array:
-    """Weight, mean and sum of squared deviations of the known neighbours of each cell."""
+def neighbour_moments(
+    graph: Graph, hops: Hops, values: Array, unit: Array, nodes: Array, channels: Array
+) -> Array:
+    """Weight, mean and sum of squared deviations of the known neighbours of each cell, in units of the channels."""
     from pcfi._kernels.blocks import CsrGraph
     from pcfi._kernels.neighbor_spread import neighbour_spread
+    from pcfi._kernels.threads import run_rows
 
     out = np.empty((len(nodes), 3))
     csr_graph = CsrGraph(graph.indptr, graph.indices, graph.weights_as(np.float64))
-    neighbour_spread(csr_graph, values, hops.codes, hops.patterns, nodes, channels, out)
+
+    def look_at(first: int, last: int) -> None:
+        cells = slice(first, last)
+        neighbour_spread(csr_graph, values, unit, hops.codes, hops.patterns, nodes[cells], channels[cells], out[cells])
+
+    run_rows(len(nodes), look_at, inline=len(nodes) < MIN_CELLS_OF_THREADS)
     np.maximum(out[:, 2], 0.0, out=out[:, 2])  # rounding
     return out
 
@@ -265,11 +268,11 @@ def usual_spreads(moments: Array, channels: Array, n_channels: int, edge_weight:
 
 
 def fit_error_regression(
-    errors: Array, features: Array, channels: Array, n_channels: int
+    errors: Array, features: Array, channels: Array, n_channels: int, start: Array | None = None
 ) -> tuple[Array, Array, Array]:
-    """Level of each channel, slopes and reference features of log E|error|."""
+    """Level of each channel, slopes and reference features of log E|error|; iterations begin at the slopes `start`."""
     prior = np.eye(N_FEATURES)[0]
-    slopes, reference = prior.copy(), features.mean(axis=0)
+    slopes, reference = prior if start is None else start, features.mean(axis=0)
     centred, errors = features - reference, np.maximum(errors, MIN_ERROR)
     information = centred.T @ centred + SLOPE_RIDGE * np.eye(N_FEATURES)
     for _ in range(MAX_ITERATIONS):
@@ -277,9 +280,9 @@ def fit_error_regression(
         level = _levels(relative, channels, n_channels)
         excess = (relative / np.exp(level)[channels] - 1) / ERROR_POWER
         step = np.linalg.solve(information, centred.T @ excess - SLOPE_RIDGE * (slopes - prior))
-        slopes = slopes + np.clip(step, -MAX_STEP, MAX_STEP)
+        before, slopes = slopes, slopes + np.clip(step, -MAX_STEP, MAX_STEP)
         slopes[2] = max(slopes[2], 0.0)  # no estimate is better for being farther from what is known
-        if np.abs(step).max() < 1e-4:
+        if np.abs(slopes - before).max() < 1e-4:
             break
     relative = errors / np.exp(np.clip(centred @ slopes, -50.0, 50.0))
     return _levels(relative, channels, n_channels), slopes, reference

@@ -9,8 +9,8 @@ from pcfi._typing import Array
 from pcfi.blas_threads import single_thread
 from pcfi.estimation.category_probabilities import fit_probabilities
 from pcfi.estimation.cell_model import CellModel, stacking_weights, weighted
-from pcfi.estimation.channel_moments import moments_of_problem
-from pcfi.estimation.channel_scale import ChannelScale, candidate_scales, fit_channel_scale, relative_variances
+from pcfi.estimation.channel_moments import channel_ranges, moments_of_problem
+from pcfi.estimation.channel_scale import ChannelScale, candidate_scales, fit_channel_scale
 from pcfi.estimation.conformal_scores import ConformalScores
 from pcfi.estimation.error_fitting import ColumnErrors, constant_errors, fit_errors, known_deviations
 from pcfi.estimation.error_model import N_FEATURES, ErrorModel
@@ -85,8 +85,10 @@ def fit_to_sample(
     """
     if complete.n_missing == 0:
         return "nothing is missing"
+    relative = scales[-1].unit / channel_ranges(sample.problem.channels)  # the last scale has no logarithms
+    grows = grows_with_degree(sample.problem, relative**2)
     with single_thread():
-        fits = [_fit(sample, scale, settings, seed, complete) for scale in scales]
+        fits = [_fit(sample, scale, settings, seed, complete, grows=grows) for scale in scales]
     learned = [one for one in fits if not isinstance(one, str)]
     return min(learned, key=lambda one: float(_relative_errors(one).sum())) if learned else fits[0]
 
@@ -97,14 +99,15 @@ def _relative_errors(fitted: Fitted) -> Array:
     return np.divide(errors.of_model, errors.of_mean, out=np.zeros(len(errors.unit)), where=errors.of_mean > 0)
 
 
-def _fit(sample: Sample, scale: ChannelScale, settings: Settings, seed: int, complete: Problem) -> Fitted | str:
+def _fit(
+    sample: Sample, scale: ChannelScale, settings: Settings, seed: int, complete: Problem, *, grows: bool
+) -> Fitted | str:
     problem = sample.problem
     transformed = scale.transformed(problem)
     folds = make_folds(transformed, number_of_folds(sample), seed, nodes=sample.core, incomplete=sample.incomplete)
     lacking = _lacking(problem, scale, folds)
     if lacking:
         return lacking
-    grows = grows_with_degree(problem, relative_variances(problem))
     degree = DegreeScale.of(transformed, scale.logarithmic) if grows else None
     candidates = search_alpha(folds, scale, settings, degree)
     best = candidates[0]

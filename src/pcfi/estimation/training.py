@@ -16,6 +16,7 @@ from pcfi.inputs.problem import Problem, known_mask
 MAX_TRAINING_CELLS = 300_000  # known cells of the training rows
 MAX_TRAINING_ROWS = 20_000
 MAX_SCORED_CELLS = 4_000_000  # cells of the rows whose hidden cells are estimated
+MAX_SCORES = 250_000  # hidden cells that intervals are learned from: of hundreds of columns, each needs hundreds
 BLOCK_CELLS = 20_000  # hidden cells that are estimated together
 MIN_DENSE_SHARE = 0.1  # of cells that are known, from which on products with dense matrices are faster
 
@@ -222,7 +223,7 @@ def beyond_training(
 
     Rows that nothing is fitted to cost little, and intervals of hundreds of columns take many errors.
     """
-    sources = [_scored_cells(part, scale) for part in hidden]
+    sources = [_scored_cells(part, scale, MAX_SCORES // len(hidden)) for part in hidden]
     if sum(map(len, sources)) <= sum(len(fit.estimate.truth) for fit in fits[0]):
         return fits
     return [
@@ -234,13 +235,14 @@ def beyond_training(
     ]
 
 
-def _scored_cells(part: HiddenEstimates, scale: ChannelScale) -> Array:
-    """Hidden cells of as many nodes as have `MAX_SCORED_CELLS`."""
+def _scored_cells(part: HiddenEstimates, scale: ChannelScale, most: int) -> Array:
+    """Hidden cells of as many nodes as have `MAX_SCORED_CELLS`; at most `most` of them, drawn at random."""
     nodes = np.unique(part.nodes)
-    most = MAX_SCORED_CELLS // len(scale.active)
-    if len(nodes) > most:
-        nodes = np.random.default_rng(0).permutation(nodes)[:most]
-    return np.flatnonzero(scale.active[part.channels] & np.isin(part.nodes, nodes))
+    rng, n_nodes = np.random.default_rng(0), MAX_SCORED_CELLS // len(scale.active)
+    if len(nodes) > n_nodes:
+        nodes = rng.permutation(nodes)[:n_nodes]
+    cells = np.flatnonzero(scale.active[part.channels] & np.isin(part.nodes, nodes))
+    return cells if len(cells) <= most else np.sort(rng.choice(cells, most, replace=False))
 
 
 def _estimate_of(fitted: FittedRows, part: HiddenEstimates, sources: Array, scale: ChannelScale) -> FoldEstimate:
