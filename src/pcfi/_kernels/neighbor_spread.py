@@ -65,4 +65,5 @@ def add_neighbour_terms(graph, known, first, usual_spread, slopes, out):
                     usual = usual_spread[channel]
                     scatter = max(squares[channel] - total[channel] * total[channel] / number, 0.0)
                     spread = (scatter + usual) / (max(number - 1.0, 0.0) + 1.0)
-                    out[row, channel] += slopes[0] * 0.5 * np.log(spread / usual) + slopes[1] * np.log(1.0 + number)
+                    of_spread = slopes[0, channel] * 0.5 * np.log(spread / usual)
+                    out[row, channel] += of_spread + slopes[1, channel] * np.log(1.0 + number)

@@ -9,6 +9,7 @@ from pcfi.estimation.channel_scale import ChannelScale
 from pcfi.estimation.conformal_scores import ConformalScores
 from pcfi.estimation.error_model import (
     ErrorModel,
+    ErrorRegression,
     cell_features,
     fit_error_regression,
     log_relative_deviation,
@@ -76,17 +77,16 @@ def fit_errors(
     errors = np.concatenate([np.abs(one.truth - one.value) for one in estimates])
     numbers = np.repeat(np.arange(len(cells)), [len(cell[0]) for cell in cells])
     learned = _drawn(len(errors), MAX_REGRESSION_CELLS)
-    level, slopes, reference = fit_error_regression(errors[learned], features[learned], channels[learned], n_channels)
-    scores = _cross_fitted_scores(errors, features, channels, numbers, learned, n_channels, slopes)
+    has_two = ~np.isnan(scale.distance)
+    regression = fit_error_regression(errors[learned], features[learned], channels[learned], has_two)
+    scores = _cross_fitted_scores(errors, features, channels, numbers, learned, has_two, regression)
     units = [_relative_units(part, scale, problem.channels) for part in hidden]
     scores /= np.concatenate([unit[cell[1]] for unit, cell in zip(units, cells, strict=True)])
     hops = np.concatenate([_hops_of(part.fold.hops, *cell) for part, cell in zip(hidden, cells, strict=True)])
     of_intervals = np.where(np.isnan(scale.distance)[channels], scores, errors / scale.distance[channels])
     interval_scores = ConformalScores.of(of_intervals, channels, hops)
     model = ErrorModel(
-        level=level,
-        slopes=slopes,
-        reference=reference,
+        regression=regression,
         skewness=skewness,
         usual_spread=spread,
         edge_weight=edge_weight,
@@ -156,12 +156,12 @@ def _cross_fitted_scores(
     channels: Array,
     fold: Array,
     learned: "Array | slice",
-    n_channels: int,
-    start: Array,
+    has_two: Array,
+    start: ErrorRegression,
 ) -> Array:
     """Errors over what the `learned` cells of other folds let expect, or those of the other half of a single fold.
 
-    `start` are slopes to begin with.
+    `start` is the regression on all of them.
     """
     scores = np.empty(len(errors))
     if not fold.any():
@@ -171,11 +171,8 @@ def _cross_fitted_scores(
     for number in np.unique(fold):
         own = fold == number
         others = takes_part & ~own if (takes_part & ~own).any() else own
-        level, slopes, reference = fit_error_regression(
-            errors[others], features[others], channels[others], n_channels, start
-        )
-        logarithm = level[channels[own]] + (features[own] - reference) @ slopes
-        scores[own] = errors[own] / np.exp(np.clip(logarithm, -50.0, 50.0))
+        fitted = fit_error_regression(errors[others], features[others], channels[others], has_two, start)
+        scores[own] = errors[own] / fitted.expected(features[own], channels[own])
     return scores
 
 

@@ -13,7 +13,7 @@ from pcfi.estimation.channel_moments import channel_ranges, moments_of_problem
 from pcfi.estimation.channel_scale import ChannelScale, candidate_scales, fit_channel_scale
 from pcfi.estimation.conformal_scores import ConformalScores
 from pcfi.estimation.error_fitting import ColumnErrors, constant_errors, fit_errors, known_deviations
-from pcfi.estimation.error_model import N_FEATURES, ErrorModel
+from pcfi.estimation.error_model import ErrorModel, ErrorRegression
 from pcfi.estimation.factor_model import FactorModel
 from pcfi.estimation.folds import N_PARTS, Fold, make_folds
 from pcfi.estimation.graph_estimates import (
@@ -155,9 +155,7 @@ def prior_model(sample: Sample, scale: ChannelScale) -> ValueModel:
     deviations = known_deviations(training)
     means = np.array([part.mean() if len(part) else 1.0 for part in deviations])
     errors = ErrorModel(
-        level=np.log(np.maximum(means, 1e-12)),
-        slopes=np.zeros(N_FEATURES),
-        reference=np.zeros(N_FEATURES),
+        regression=ErrorRegression.constant(np.log(np.maximum(means, 1e-12))),
         skewness=np.zeros(n_channels),
         usual_spread=np.ones(n_channels),
         edge_weight=1.0,
