@@ -146,6 +146,28 @@ def test_filled_values_and_intervals_are_possible():
         pcfi.impute(features, graph, bounds={"age": (0, 1)})
 
 
+def test_a_value_that_is_cut_off_has_an_open_interval_and_bounds_lift_the_cut():
+    """A county 40 times larger than all others was filled with 1.5 times the largest, with a narrow interval."""
+    rng = np.random.default_rng(0)
+    size = np.exp(0.5 * rng.normal(size=300))
+    size[5] = 40.0
+    truth = 1000 * size[:, None] * np.exp(0.03 * rng.normal(size=(300, 3)))
+    features = np.where(rng.random(truth.shape) < 0.15, np.nan, truth)
+    features[5] = [np.nan, *truth[5, 1:]]
+    path = [np.arange(299), np.arange(1, 300)]
+    result = pcfi.impute(features, path)
+    _, high = result.interval(0.9)
+    known = features[:, 0][~np.isnan(features[:, 0])]
+    assert result.values[5, 0] == pytest.approx(known.max() + (known.max() - known.min()) / 2)
+    assert high[5, 0] == np.inf
+    assert result.expected_error[5, 0] >= (known.max() - known.min()) / 2
+    others = np.isnan(features) & (np.arange(300) != 5)[:, None]
+    assert np.isfinite(high[others]).all()
+    lifted = pcfi.impute(features, path, bounds={0: (0, None)})
+    assert lifted.values[5, 0] == pytest.approx(truth[5, 0], rel=0.1)
+    assert lifted.interval(0.9)[0][5, 0] <= truth[5, 0] <= lifted.interval(0.9)[1][5, 0] < np.inf
+
+
 def test_few_known_cells_give_no_confident_guesses():
     graph = neighbour_graph(80, 26)
     ratios = []

@@ -166,6 +166,7 @@ class ValueModel:
         ratio = deviations / np.sqrt(self.cells.marginal_variance)
         out = np.where(reachable, out, self.errors.expected_deviation() * np.minimum(ratio, 1.0))
         out = np.where(np.isnan(self.errors.of_constants), out, self.errors.of_constants)
+        out = np.where(np.logical_or(*self.scale.is_cut(filled)), np.maximum(out, self.scale.margin), out)
         out[codes == 0] = 0.0
         return out
 
@@ -206,6 +207,8 @@ class ValueModel:
             standardized -= self.scale.mean_shift(deviations**2)
         low = np.maximum(self.scale.original(standardized - half_widths), self.scale.least)
         high = np.minimum(self.scale.original(standardized + half_widths), self.scale.greatest)
+        below, above = self.scale.is_cut(filled)
+        low, high = np.where(below, self.scale.least, low), np.where(above, self.scale.greatest, high)
         low, high = self.scale.reach_mode(filled, np.minimum(low, filled), np.maximum(high, filled))
         return np.where(is_known, filled, low), np.where(is_known, filled, high)
 
