@@ -3,7 +3,7 @@
 Such a graph has seen the cells that are hidden to learn from, so errors and intervals are too optimistic. A graph made
 from a table links a node to its most similar rows; other graphs, however alike neighbours are, hardly ever do. The
 statistic is the share of a node's neighbours that are among as many most similar rows, beyond what chance gives. Rows
-are compared by incomplete columns of numbers: a graph may be made from complete ones, such as coordinates, which are not
+are compared by incomplete columns of numbers: a graph may be made from complete ones (coordinates), which are not
 estimated, and rows of one category (a region) are all alike.
 """
 
