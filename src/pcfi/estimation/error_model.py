@@ -238,9 +238,7 @@ def cell_features(
     return np.stack([0.5 * np.log(variance / usual), np.log(levels), np.log1p(count)], axis=1)
 
 
-def neighbour_moments(
-    graph: Graph, hops: Hops, values: Array, unit: Array, nodes: Array, channels: Array
-) -> Array:
+def neighbour_moments(graph: Graph, hops: Hops, values: Array, unit: Array, nodes: Array, channels: Array) -> Array:
     """Weight, mean and sum of squared deviations of the known neighbours of each cell, in units of the channels."""
     from pcfi._kernels.blocks import CsrGraph
     from pcfi._kernels.neighbor_spread import neighbour_spread
