@@ -114,6 +114,8 @@ class ChannelScale:
     def original(self, standardized: Array) -> Array:
         """The inverse of `standardized` and of the logarithm."""
         values = self.location + self.unit * standardized
+        if not self.logarithmic.any():
+            return np.asarray(values)
         with np.errstate(over="ignore"):
             return np.asarray(np.exp(values, out=values, where=np.broadcast_to(self.logarithmic, values.shape)))
 
@@ -125,7 +127,7 @@ class ChannelScale:
 
     def mean_shift(self, variance: Array) -> Array:
         """What the mean of a log-normal cell is above its median, on the scale of the model; 0 without a logarithm."""
-        return np.where(self.logarithmic, self.unit * variance / 2, 0.0)
+        return np.where(self.logarithmic, self.unit * variance / 2, 0.0) if self.logarithmic.any() else np.zeros(1)
 
     def plausible(self, values: Array) -> Array:
         """Filled values within their bounds."""

@@ -30,10 +30,10 @@ from pcfi.estimation.sample import Sample, draw_sample
 from pcfi.estimation.training import (
     FoldEstimate,
     FoldFit,
+    FoldFits,
     TrainingRows,
     beyond_training,
     final_regression,
-    fit_folds,
     has_regression,
     regression_estimates,
     squared_error,
@@ -213,7 +213,8 @@ def _fit_cells(
     estimates = [
         _weighted([part[number] for part in parts], weights, fit.estimate) for number, fit in enumerate(by_factors)
     ]
-    fitted = training.fit(rank)
+    start = by_factors[0].fitted.factors if rank else None
+    fitted = training.fit(training.fit_factors(rank, start))
     cells = CellModel(
         factors=fitted.factors,
         link=fitted.link,
@@ -232,22 +233,25 @@ def _choose_factors(
 
     As many folds decide as have `ENOUGH_CELLS`.
     """
-    without = best = fit_folds(training, hidden, 0)
-    n_search = 1 + int(np.searchsorted(np.cumsum([len(cells) for cells in training.hidden[:-1]]), ENOUGH_CELLS))
+    folds = FoldFits(training, hidden)
+    every = range(len(hidden))
+    without = best = folds.fit(0, every)
     if not training.has_partial_rows:
         return without, without
+    n_search = 1 + int(np.searchsorted(np.cumsum([len(cells) for cells in training.hidden[:-1]]), ENOUGH_CELLS))
+    searched = every if folds.share_factors else every[:n_search]
 
     def error(fits: list[FoldFit]) -> float:
-        return squared_error([fit.estimate for fit in fits[:n_search]])
+        return squared_error([fit.estimate for fit in fits[: len(searched)]])
 
     rank = 0
     for candidate in [rank for rank in RANKS if rank < int(scale.active.sum())]:
-        fits = fit_folds(training, hidden[:n_search], candidate)
+        fits = folds.fit(candidate, searched)
         if error(fits) < error(best):
             rank, best = candidate, fits
         elif candidate >= 2 * max(rank, 1):
             break
-    return without, best if len(best) == len(hidden) else fit_folds(training, hidden, rank)
+    return without, best + folds.fit(rank, every[len(best) :])
 
 
 def _weights(parts: list[list[tuple[Array, Array]]], folds: list[FoldEstimate], rank: int) -> Array:
