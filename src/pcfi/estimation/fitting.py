@@ -121,7 +121,7 @@ def _fit(
     elif regresses:
         hidden = with_pairs(hidden, scale, chosen, degree)
     training = training_rows(transformed, scale, nodes, hidden)
-    cells, estimates, of_graph = _fit_cells(scale, training, hidden)
+    cells, estimates, of_graph = _fit_cells(scale, training, hidden, CellShares.of(problem, hidden))
     errors, column_errors = fit_errors(transformed, scale, training, hidden, estimates, of_graph)
     n_estimated = max(sum(len(part.truth) for part in estimates), 1)
     return Fitted(
@@ -197,11 +197,33 @@ def _lacking(problem: Problem, scale: ChannelScale, folds: list[Fold]) -> str:
     return ""
 
 
+@dataclass(frozen=True, eq=False)
+class CellShares:
+    """How much each hidden cell of each fold counts: a categorical column has several channels, but counts once."""
+
+    of_folds: list[Array]
+
+    @classmethod
+    def of(cls, problem: Problem, hidden: list[HiddenEstimates]) -> "CellShares":
+        """The reciprocal of the number of channels that the column of a cell has."""
+        widths = np.bincount(problem.columns)[problem.columns]
+        return cls([1 / widths[part.channels] for part in hidden])
+
+    def at(self, estimates: list[FoldEstimate]) -> Array:
+        """Those of estimated cells, fold after fold."""
+        return np.concatenate([share[one.sources] for share, one in zip(self.of_folds, estimates, strict=False)])
+
+    def squared_error(self, estimates: list[FoldEstimate]) -> float:
+        """Sum of the squared errors."""
+        errors = np.concatenate([one.truth - one.value for one in estimates])
+        return float((self.at(estimates) * errors**2).sum())
+
+
 def _fit_cells(
-    scale: ChannelScale, training: TrainingRows, hidden: list[HiddenEstimates]
+    scale: ChannelScale, training: TrainingRows, hidden: list[HiddenEstimates], shares: CellShares
 ) -> tuple[CellModel, list[FoldEstimate], list[FoldEstimate]]:
     """The model of cells, and the estimates of hidden cells by it and by the graph alone."""
-    alone, by_factors = _choose_factors(scale, training, hidden)
+    alone, by_factors = _choose_factors(scale, training, hidden, shares)
     rank = by_factors[0].fitted.factors.rank
     with_regression = training.missing_graph is not None and scale.active.sum() > 1
     if not with_regression:
@@ -209,7 +231,7 @@ def _fit_cells(
     parts = [[(fit.estimate.value, fit.estimate.variance) for fit in fits] for fits in (alone, by_factors)]
     if with_regression:
         parts.append(regression_estimates(training, hidden, by_factors))
-    weights = _weights(parts, [fit.estimate for fit in alone], rank)
+    weights = _weights(parts, [fit.estimate for fit in alone], rank, shares)
     estimates = [
         _weighted([part[number] for part in parts], weights, fit.estimate) for number, fit in enumerate(by_factors)
     ]
@@ -227,7 +249,7 @@ def _fit_cells(
 
 
 def _choose_factors(
-    scale: ChannelScale, training: TrainingRows, hidden: list[HiddenEstimates]
+    scale: ChannelScale, training: TrainingRows, hidden: list[HiddenEstimates], shares: CellShares
 ) -> tuple[list[FoldFit], list[FoldFit]]:
     """Fits to the folds without factors, and with the number of factors whose error on hidden cells is smallest.
 
@@ -242,7 +264,7 @@ def _choose_factors(
     searched = every if folds.share_factors else every[:n_search]
 
     def error(fits: list[FoldFit]) -> float:
-        return squared_error([fit.estimate for fit in fits[: len(searched)]])
+        return shares.squared_error([fit.estimate for fit in fits[: len(searched)]])
 
     rank = 0
     for candidate in [rank for rank in RANKS if rank < int(scale.active.sum())]:
@@ -254,10 +276,11 @@ def _choose_factors(
     return without, best + folds.fit(rank, every[len(best) :])
 
 
-def _weights(parts: list[list[tuple[Array, Array]]], folds: list[FoldEstimate], rank: int) -> Array:
+def _weights(parts: list[list[tuple[Array, Array]]], folds: list[FoldEstimate], rank: int, shares: CellShares) -> Array:
     """Weights of the graph alone, of the factors and of the regression."""
-    truth = np.concatenate([fold.truth for fold in folds])
-    values = [np.concatenate([value for value, _ in part]) for part in parts]
+    root = np.sqrt(shares.at(folds))
+    truth = root * np.concatenate([fold.truth for fold in folds])
+    values = [root * np.concatenate([value for value, _ in part]) for part in parts]
     used = [number for number in range(len(values)) if number != 1 or rank]  # without factors: the graph alone
     weights = np.zeros(3)
     weights[used] = stacking_weights(np.stack([values[number] for number in used], axis=1), truth)
