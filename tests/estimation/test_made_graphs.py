@@ -37,6 +37,16 @@ def test_a_graph_of_other_origin_is_not_suspected():
     pcfi.impute(features, graph)  # warnings are errors
 
 
+def test_neighbours_of_one_region_are_not_suspected():
+    """Regions of a few places each: neighbours are the rows of the same category, whatever the graph was made from."""
+    region = np.repeat([f"region {number}" for number in range(12)], 6).astype(object)
+    pairs = [(a, b) for a in range(72) for b in range(a) if region[a] == region[b] or a - b == 1]
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"pay": rng.normal(size=72), "region": region})
+    table = table.mask(rng.random(table.shape) < 0.15)
+    pcfi.frames.impute(table, np.array(pairs).T, categorical=["region"])  # warnings are errors
+
+
 def test_a_function_of_the_features_gives_errors_and_intervals_that_hold():
     errors, expected, covered = [], [], []
     for seed in range(4):

@@ -228,7 +228,7 @@ def test_terms_of_neighbours_equal_the_reference(problem):
     graph = prepare_graph(problem.graph, len(problem.features), directed=problem.directed)
     rng = np.random.default_rng(0)
     values = rng.normal(size=problem.features.shape)
-    usual_spread, slopes = rng.random(values.shape[1]) + 0.1, np.array([0.7, -0.3])
+    usual_spread, slopes = rng.random(values.shape[1]) + 0.1, rng.normal(size=(2, values.shape[1]))
     csr_graph = CsrGraph(graph.indptr, graph.indices, graph.weights_as(np.float64))
     known, out, first = np.where(problem.known, values, np.nan), np.zeros(values.shape), len(values) // 3
     add_neighbour_terms(csr_graph, known, 0, usual_spread, slopes, out[:first])

@@ -6,14 +6,14 @@ from pcfi._kernels.compiling import compiled
 
 
 @compiled
-def neighbour_spread(graph, values, codes, patterns, nodes, channels, out):
+def neighbour_spread(graph, values, unit, codes, patterns, nodes, channels, out):
     """Write weight, mean and sum of squared deviations of the known neighbours of each cell (node, channel).
 
-    A neighbour is known where its hops code is 0.
+    Values are taken in units of their channel. A neighbour is known where its hops code is 0.
     """
     for cell in range(len(nodes)):
         node, channel = nodes[cell], channels[cell]
-        pattern = patterns[channel]
+        pattern, scale = patterns[channel], unit[channel]
         weight = 0.0
         mean = 0.0
         scatter = 0.0
@@ -22,9 +22,10 @@ def neighbour_spread(graph, values, codes, patterns, nodes, channels, out):
             if codes[neighbour, pattern] == 0:
                 edge_weight = graph.weights[edge] if graph.weights.size else 1.0
                 weight += edge_weight
-                deviation = values[neighbour, channel] - mean
+                value = values[neighbour, channel] / scale
+                deviation = value - mean
                 mean += deviation * edge_weight / weight
-                scatter += edge_weight * deviation * (values[neighbour, channel] - mean)
+                scatter += edge_weight * deviation * (value - mean)
         out[cell, 0] = weight
         out[cell, 1] = mean
         out[cell, 2] = scatter
@@ -64,4 +65,5 @@ def add_neighbour_terms(graph, known, first, usual_spread, slopes, out):
                     usual = usual_spread[channel]
                     scatter = max(squares[channel] - total[channel] * total[channel] / number, 0.0)
                     spread = (scatter + usual) / (max(number - 1.0, 0.0) + 1.0)
-                    out[row, channel] += slopes[0] * 0.5 * np.log(spread / usual) + slopes[1] * np.log(1.0 + number)
+                    of_spread = slopes[0, channel] * 0.5 * np.log(spread / usual)
+                    out[row, channel] += of_spread + slopes[1, channel] * np.log(1.0 + number)

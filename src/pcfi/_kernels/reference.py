@@ -177,5 +177,5 @@ def neighbour_terms(flow: Array, values: Array, known: Array, usual_spread: Arra
             usual, mean = usual_spread[channel], weights @ values[:, channel] / count
             scatter = weights @ (values[:, channel] - mean) ** 2
             spread = (scatter + usual) / (max(count - 1, 0.0) + 1)
-            out[node, channel] = slopes @ [np.log(spread / usual) / 2, np.log1p(count)]
+            out[node, channel] = slopes[:, channel] @ [np.log(spread / usual) / 2, np.log1p(count)]
     return out

@@ -122,7 +122,10 @@ def stacking_weights(estimates: Array, truth: Array) -> Array:
     of_mean = np.zeros((len(truth) + n_estimates, 1))
     system = np.hstack([np.vstack([estimates, prior * np.eye(n_estimates)]), of_mean])
     system = np.vstack([system, np.full((1, n_estimates + 1), sum_to_one)])
-    weights = nnls(system, np.concatenate([truth, prior * np.eye(n_estimates)[0], [sum_to_one]]))[0]
+    right = np.concatenate([truth, prior * np.eye(n_estimates)[0], [sum_to_one]])
+    # the same least squares in few rows
+    triangular = np.asarray(np.linalg.qr(np.column_stack([system, right]), mode="r"))
+    weights = nnls(triangular[:, :-1], triangular[:, -1])[0]
     weights = weights[:-1] / max(weights.sum(), 1e-12)
     better = float(((estimates @ weights - truth) ** 2).sum()) < float((truth**2).sum())
     return np.asarray(weights if better else np.zeros(n_estimates))  # never worse than the mean

@@ -60,6 +60,7 @@ def moments_of_rows(values: Array, mask: Array, channels: Channels) -> ChannelMo
 def _moments_of_cells(at: Array, values: Array, channels: Channels) -> ChannelMoments:
     """The moments of known cells, given by their channels and values: where most cells are missing, they are few."""
     low, high, n_channels = channels.low, channels.high, len(channels.low)
+    values = values.astype(np.float64)  # as the arrays below: ufunc.at is slow between different types
 
     def total(weights: Array | None = None, cells: Array = at) -> Array:
         return np.bincount(cells, weights=weights, minlength=n_channels)

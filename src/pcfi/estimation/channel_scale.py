@@ -8,7 +8,9 @@ Log scale. A positive channel may be modelled by its logarithm if a normal distr
 1964, with the two exponents 0 and 1); hidden cells decide.
 
 Bounds. A filled value stays within half a range of the known values, and within what is possible: not below 0 if no
-known value is, within 0 and 1 if all known values are, between the two of a channel with two values.
+known value is, within 0 and 1 if all known values are, between the two of a channel with two values; or within the
+bounds that the caller gives. What an estimate beyond half a range is cut to is the nearest plausible value, but not a
+good guess: the interval of such a cell is open to that side, and its error is expected to be half a range at least.
 """
 
 from collections.abc import Callable
@@ -27,6 +29,7 @@ MIN_KNOWN_FOR_BOUNDS = 5  # known values that a greatest possible value is learn
 MIN_KNOWN_FOR_LOG = 5  # known values that the choice of a log scale takes
 MIN_LOG_EVIDENCE = 2.0  # difference of the log-likelihoods: Akaike's penalty of one more parameter, twice
 MARGIN = 0.5  # of the range of the known values, by which a filled value may leave it
+CUT_TOLERANCE = 1e-6  # of the range of filled values: the bounds may be rounded to float32
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -53,6 +56,8 @@ class ChannelScale:
         Distance of the known values of a channel that has two, in standard deviations; NaN for others.
     low, high : ndarray
         Bounds of filled values.
+    margin : ndarray
+        Half the range of the known values, above them, in standard deviations.
     least, greatest : ndarray
         Bounds of what is possible, -inf and inf where anything is.
     """
@@ -71,6 +76,7 @@ class ChannelScale:
     distance: Array
     low: Array
     high: Array
+    margin: Array
     least: Array
     greatest: Array
 
@@ -108,6 +114,8 @@ class ChannelScale:
     def original(self, standardized: Array) -> Array:
         """The inverse of `standardized` and of the logarithm."""
         values = self.location + self.unit * standardized
+        if not self.logarithmic.any():
+            return np.asarray(values)
         with np.errstate(over="ignore"):
             return np.asarray(np.exp(values, out=values, where=np.broadcast_to(self.logarithmic, values.shape)))
 
@@ -119,11 +127,18 @@ class ChannelScale:
 
     def mean_shift(self, variance: Array) -> Array:
         """What the mean of a log-normal cell is above its median, on the scale of the model; 0 without a logarithm."""
-        return np.where(self.logarithmic, self.unit * variance / 2, 0.0)
+        return np.where(self.logarithmic, self.unit * variance / 2, 0.0) if self.logarithmic.any() else np.zeros(1)
 
     def plausible(self, values: Array) -> Array:
         """Filled values within their bounds."""
         return np.clip(values, self.low, self.high)
+
+    def is_cut(self, values: Array) -> tuple[Array, Array]:
+        """Filled values that were cut off below, and above, at bounds that are not those of what is possible."""
+        rounding = CUT_TOLERANCE * (self.high - self.low)
+        with np.errstate(invalid="ignore"):  # without bounds nothing is cut
+            below = (self.low > self.least) & (values <= self.low + rounding)
+            return below, (self.high < self.greatest) & (values >= self.high - rounding)
 
     def reach_mode(self, values: Array, low: Array, high: Array) -> tuple[Array, Array]:
         """Extend intervals to include the mode where it is more probable than all other values together.
@@ -178,7 +193,7 @@ def scale_of_moments(
     mode = np.where(np.isnan(mode), mean, mode)
     share = channels.n_known / np.maximum(channels.n_known + prior_cells, 1e-9)
     low, high = channels.low.astype(np.float64), channels.high.astype(np.float64)
-    margin = MARGIN * (high - low)
+    plausible = _plausible_bounds(low, high, natural, bounds)
     location = np.where(active, mode + share * (mean - mode), mean)
     n_mode = np.where(at_greatest, moments.n_greatest, moments.n_least)
     of_others = channels.n_known * channels.mean.astype(np.float64) - n_mode * np.where(at_greatest, high, low)
@@ -198,11 +213,19 @@ def scale_of_moments(
         ),
         mean_of_others=of_others / np.maximum(channels.n_known - n_mode, 1),
         distance=np.where(_has_two_values(channels, moments), channel_ranges(ends) / unit, np.nan),
-        low=np.maximum(low - margin, natural[0]),
-        high=np.minimum(high + margin, natural[1]),
+        low=plausible[0],
+        high=plausible[1],
+        margin=np.where(logarithmic, np.log1p(MARGIN * (high - low) / np.abs(high)), MARGIN * (high - low)) / unit,
         least=natural[0],
         greatest=natural[1],
     )
+
+
+def _plausible_bounds(low: Array, high: Array, natural: Array, bounds: Array | None) -> Array:
+    """Half a range beyond the known values, as far as that is possible; or those that the caller gives."""
+    margin = MARGIN * (high - low)
+    plausible = np.stack([np.maximum(low - margin, natural[0]), np.minimum(high + margin, natural[1])])
+    return plausible if bounds is None else np.where(np.isnan(bounds), plausible, bounds)
 
 
 def _on_log_scale(channels: Channels, logarithmic: Array, log_mean: Array) -> Channels:
@@ -235,11 +258,6 @@ def _log_fits_better(channels: Channels, moments: ChannelMoments, log_variance: 
     with np.errstate(divide="ignore"):
         gain = n_known / 2 * np.log(variance / np.maximum(log_variance, 1e-300))
     return np.asarray(eligible & (gain - moments.logs > MIN_LOG_EVIDENCE))
-
-
-def relative_variances(problem: Problem) -> Array:
-    """Variance of each channel's known values, in units of their range, so that squares stay within the numbers."""
-    return moments_of_problem(problem).squares / np.maximum(problem.channels.n_known, 1)
 
 
 def _best_prior(channels: Channels, variances: Array, mode: Array) -> float:

@@ -9,6 +9,7 @@ from pcfi.estimation.channel_scale import ChannelScale
 from pcfi.estimation.conformal_scores import ConformalScores
 from pcfi.estimation.error_model import (
     ErrorModel,
+    ErrorRegression,
     cell_features,
     fit_error_regression,
     log_relative_deviation,
@@ -23,7 +24,6 @@ from pcfi.stages.hops import Hops
 
 REPORTED_COVERAGE = 0.9  # of the intervals whose coverage is reported
 MAX_REGRESSION_CELLS = 50_000  # hidden cells that expected errors are learned from
-MAX_SCORES = 250_000  # hidden cells that intervals are learned from: of hundreds of columns, each needs hundreds
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,44 +55,38 @@ def fit_errors(
     """Learn from the errors on hidden cells, fold by fold."""
     n_channels, weights = problem.values.shape[1], problem.graph.weights
     edge_weight = 1.0 if weights is None or not len(weights) else float(np.mean(weights))
-    values = np.zeros(problem.values.shape)  # of which known cells count
-    for rows, at, known in known_cells(problem):
-        values[rows, at] = scale.standardized(known, at)
-    most = MAX_SCORES // len(estimates) if sum(len(part.truth) for part in estimates) > MAX_SCORES else MAX_SCORES
-    sampled = [_thinned(part, most) for part in estimates]
-    cells = [(part.nodes[one.sources], part.channels[one.sources]) for part, one in zip(hidden, sampled, strict=True)]
-    places = [
-        (part.fold.problem.graph, part.fold.hops, values, *cell) for part, cell in zip(hidden, cells, strict=True)
-    ]
+    cells = [(part.nodes[one.sources], part.channels[one.sources]) for part, one in zip(hidden, estimates, strict=True)]
     channels = np.concatenate([cell[1] for cell in cells])
-    moments = np.concatenate([neighbour_moments(*place) for place in places])
-    spread = usual_spreads(moments, channels, n_channels, edge_weight)
+    moments = [
+        neighbour_moments(part.fold.problem.graph, part.fold.hops, problem.values, scale.unit, *cell)
+        for part, cell in zip(hidden, cells, strict=True)
+    ]
+    spread = usual_spreads(np.concatenate(moments), channels, n_channels, edge_weight)
     of_neighbours = np.concatenate(
         [
-            cell_features(*place, spread, edge_weight * _known_left(part, problem.channels)[place[-1]])
-            for place, part in zip(places, hidden, strict=True)
+            cell_features(part.fold.hops, *cell, of_cells, spread, edge_weight * _known_left(part, problem.channels))
+            for part, cell, of_cells in zip(hidden, cells, moments, strict=True)
         ]
     )
-    of_model = 0.5 * np.log(np.concatenate([one.variance for one in sampled]))
+    of_model = 0.5 * np.log(np.concatenate([one.variance for one in estimates]))
     skewness = shrunken_skewness(training.values, training.channels, n_channels)
     shifts = np.concatenate([part.shift[cell[1]] for part, cell in zip(hidden, cells, strict=True)])
-    estimated = np.concatenate([one.value for one in sampled]) + shifts
+    estimated = np.concatenate([one.value for one in estimates]) + shifts
     of_size = log_relative_deviation(estimated, skewness[channels])
     features = np.column_stack([of_model, of_neighbours, of_size])
-    errors = np.concatenate([np.abs(one.truth - one.value) for one in sampled])
+    errors = np.concatenate([np.abs(one.truth - one.value) for one in estimates])
     numbers = np.repeat(np.arange(len(cells)), [len(cell[0]) for cell in cells])
     learned = _drawn(len(errors), MAX_REGRESSION_CELLS)
-    level, slopes, reference = fit_error_regression(errors[learned], features[learned], channels[learned], n_channels)
-    scores = _cross_fitted_scores(errors, features, channels, numbers, learned, n_channels)
+    has_two = ~np.isnan(scale.distance)
+    regression = fit_error_regression(errors[learned], features[learned], channels[learned], has_two)
+    scores = _cross_fitted_scores(errors, features, channels, numbers, learned, has_two, regression)
     units = [_relative_units(part, scale, problem.channels) for part in hidden]
     scores /= np.concatenate([unit[cell[1]] for unit, cell in zip(units, cells, strict=True)])
     hops = np.concatenate([_hops_of(part.fold.hops, *cell) for part, cell in zip(hidden, cells, strict=True)])
     of_intervals = np.where(np.isnan(scale.distance)[channels], scores, errors / scale.distance[channels])
     interval_scores = ConformalScores.of(of_intervals, channels, hops)
     model = ErrorModel(
-        level=level,
-        slopes=slopes,
-        reference=reference,
+        regression=regression,
         skewness=skewness,
         usual_spread=spread,
         edge_weight=edge_weight,
@@ -149,12 +143,6 @@ def constant_errors(problem: Problem, scale: ChannelScale) -> Array:
     return np.where(constant, share * size, np.nan)
 
 
-def _thinned(estimate: FoldEstimate, most: int) -> FoldEstimate:
-    """At most so many of the cells."""
-    chosen = _drawn(len(estimate.truth), most)
-    return FoldEstimate(**{name: part[chosen] for name, part in vars(estimate).items()})
-
-
 def _drawn(n_cells: int, most: int) -> "Array | slice":
     """At most so many cells, drawn at random: they are in the order of rows, so every n-th would be of few channels."""
     if n_cells <= most:
@@ -163,9 +151,18 @@ def _drawn(n_cells: int, most: int) -> "Array | slice":
 
 
 def _cross_fitted_scores(
-    errors: Array, features: Array, channels: Array, fold: Array, learned: "Array | slice", n_channels: int
+    errors: Array,
+    features: Array,
+    channels: Array,
+    fold: Array,
+    learned: "Array | slice",
+    has_two: Array,
+    start: ErrorRegression,
 ) -> Array:
-    """Errors over what the `learned` cells of other folds let expect, or those of the other half of a single fold."""
+    """Errors over what the `learned` cells of other folds let expect, or those of the other half of a single fold.
+
+    `start` is the regression on all of them.
+    """
     scores = np.empty(len(errors))
     if not fold.any():
         fold = np.random.default_rng(0).permutation(len(errors)) % 2
@@ -174,9 +171,8 @@ def _cross_fitted_scores(
     for number in np.unique(fold):
         own = fold == number
         others = takes_part & ~own if (takes_part & ~own).any() else own
-        level, slopes, reference = fit_error_regression(errors[others], features[others], channels[others], n_channels)
-        logarithm = level[channels[own]] + (features[own] - reference) @ slopes
-        scores[own] = errors[own] / np.exp(np.clip(logarithm, -50.0, 50.0))
+        fitted = fit_error_regression(errors[others], features[others], channels[others], has_two, start)
+        scores[own] = errors[own] / fitted.expected(features[own], channels[own])
     return scores
 
 

@@ -12,8 +12,8 @@ The expected absolute error of a cell, in standard deviations of its channel c, 
 a regression on hidden cells: of the roots of errors for theta (a gamma quasi-likelihood), of errors for b. Large counts
 and amounts vary more than small ones. In a natural exponential family the variance V grows with the mean as
 V' = skewness * sqrt(V) (Morris, 1982): with z the standardised estimate, the last feature is log(1 + skewness * z) / 2.
-theta is common to all channels and drawn towards (1, 0, 0, 0, 0), which is the value model's own opinion; b_c is drawn
-towards the common level.
+theta is common to all channels with two values, and to all others, and drawn towards (1, 0, 0, 0, 0), which is the
+value model's own opinion; b_c is drawn towards the common level.
 
 The errors of hidden cells over what the other folds would have expected are the scores of conformal prediction
 (`conformal_scores`): an interval is the expected error times a quantile of the scores. An interval of a channel with
@@ -47,6 +47,7 @@ ERROR_POWER = 0.5  # of errors, that theta is learned from: roots, so that a few
 MAX_ITERATIONS = 30
 MAX_STEP = 0.5  # of theta in an iteration
 MIN_ERROR = 1e-12  # in standard deviations: no estimate is exact
+MIN_CELLS_OF_THREADS = 10_000  # with fewer cells, a thread costs more than it saves
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -55,9 +56,7 @@ class ErrorModel:
 
     Attributes
     ----------
-    level : ndarray, one per channel
-        b, at the `reference` features.
-    slopes, reference : ndarray of length N_FEATURES
+    regression : ErrorRegression
     skewness : ndarray, one per channel
         Of the known values.
     usual_spread : ndarray, one per channel
@@ -80,9 +79,7 @@ class ErrorModel:
     n_known : ndarray of int, one per channel
     """
 
-    level: Array
-    slopes: Array
-    reference: Array
+    regression: "ErrorRegression"
     skewness: Array
     usual_spread: Array
     edge_weight: float
@@ -105,16 +102,19 @@ class ErrorModel:
         from pcfi._kernels.neighbor_spread import add_neighbour_terms
 
         levels = np.clip(np.arange(hops.n_levels + 2), 1, max(hops.n_levels, 1))
-        by_code = self.slopes[2] * np.log(levels) - self.reference[1:4] @ self.slopes[1:4]
-        out = replace(hops, codes=hops.codes[rows]).look_up(by_code)
-        slopes, usual_spread = self.slopes[[1, 3]], self.usual_spread[channels]
-        add_neighbour_terms(graph, known, rows.start, usual_spread, slopes, out)
+        slopes, reference = self.regression.slopes[channels], self.regression.reference[channels]
+        out = replace(hops, codes=hops.codes[rows]).look_up(np.log(levels))
+        out *= slopes[:, 2]
+        out -= (reference[:, 1:4] * slopes[:, 1:4]).sum(axis=1)
+        of_neighbours = np.ascontiguousarray(slopes[:, [1, 3]].T)
+        add_neighbour_terms(graph, known, rows.start, self.usual_spread[channels], of_neighbours, out)
         return out
 
     def expected_of_rows(self, log_deviation: Array, neighbour_part: Array, standardized: Array, hops: Array) -> Array:
         """Expected absolute error of cells of complete rows, given the parts of their features and their estimates."""
-        own = self.level + (log_deviation - self.reference[0]) * self.slopes[0]
-        of_size = (log_relative_deviation(standardized, self.skewness) - self.reference[4]) * self.slopes[4]
+        slopes, reference = self.regression.slopes.T, self.regression.reference.T
+        own = self.regression.level + (log_deviation - reference[0]) * slopes[0]
+        of_size = (log_relative_deviation(standardized, self.skewness) - reference[4]) * slopes[4]
         beyond = np.sqrt(np.maximum(hops, 1) / max(self.max_hops, 1))
         return np.asarray(np.exp(np.minimum(own + neighbour_part + of_size, 50.0)) * np.maximum(beyond, 1.0))
 
@@ -133,7 +133,7 @@ class ErrorModel:
 
         Channels with two values and others are pooled among themselves: their scores have different units.
         """
-        found = np.full(len(self.level), np.inf)
+        found = np.full(len(self.distance), np.inf)
         has_two = ~np.isnan(self.distance)
         for kind in (has_two, ~has_two):
             pooled = self.interval_scores.of_channels(kind).quantiles(coverage, len(kind))
@@ -154,7 +154,7 @@ class ErrorModel:
 
     def spread_factors(self, coverage: float) -> "IntervalFactors":
         """The same for errors as a continuous distribution has them, in channels with two values, too."""
-        quantiles = self.scores.quantiles(coverage, len(self.level))
+        quantiles = self.scores.quantiles(coverage, len(self.distance))
         quantiles = np.where(np.isnan(self.of_constants), quantiles, self.quantiles(coverage))
         return self._interval_factors(coverage, self.scores, quantiles, np.full(len(quantiles), np.nan))
 
@@ -173,7 +173,7 @@ class ErrorModel:
 
     def deviation_quantiles(self, coverage: float) -> Array:
         """Quantile of the distances of known values from the location of each channel; inf where there are too few."""
-        quantiles = np.full(len(self.level), np.inf)
+        quantiles = np.full(len(self.deviations), np.inf)
         for channel, part in enumerate(self.deviations):
             place = int(np.ceil((len(part) + 1) * coverage)) - 1
             if 0 <= place < len(part):
@@ -223,34 +223,34 @@ def shrunken_skewness(values: Array, channels: Array, n_channels: int) -> Array:
 
 
 def cell_features(
-    graph: Graph,
-    hops: Hops,
-    values: Array,
-    nodes: Array,
-    channels: Array,
-    usual_spread: Array,
-    edge_weight: float | Array,
+    hops: Hops, nodes: Array, channels: Array, moments: Array, usual_spread: Array, edge_weight: Array
 ) -> Array:
     """The features of cells that are about neighbours: spread, hops, weight, in this order.
 
-    `values` are standardised; those of known cells count. `edge_weight` is that of one neighbour, for all cells or for
-    each of them.
+    `moments` are those of `neighbour_moments`, `edge_weight` is that of one neighbour in each channel.
     """
-    weight, _, scatter = neighbour_moments(graph, hops, values, nodes, channels).T
-    count = weight / edge_weight
-    variance = (scatter / edge_weight + usual_spread[channels]) / (np.maximum(count - 1, 0.0) + 1)
+    weight, _, scatter = moments.T
+    unit, usual = edge_weight[channels], usual_spread[channels]
+    count = weight / unit
+    variance = (scatter / unit + usual) / (np.maximum(count - 1, 0.0) + 1)
     levels = np.clip(hops.codes_at(nodes, channels).astype(np.float64), 1.0, max(hops.n_levels, 1))
-    return np.stack([0.5 * np.log(variance / usual_spread[channels]), np.log(levels), np.log1p(count)], axis=1)
+    return np.stack([0.5 * np.log(variance / usual), np.log(levels), np.log1p(count)], axis=1)
 
 
-def neighbour_moments(graph: Graph, hops: Hops, values: Array, nodes: Array, channels: Array) -> Array:
-    """Weight, mean and sum of squared deviations of the known neighbours of each cell."""
+def neighbour_moments(graph: Graph, hops: Hops, values: Array, unit: Array, nodes: Array, channels: Array) -> Array:
+    """Weight, mean and sum of squared deviations of the known neighbours of each cell, in units of the channels."""
     from pcfi._kernels.blocks import CsrGraph
     from pcfi._kernels.neighbor_spread import neighbour_spread
+    from pcfi._kernels.threads import run_rows
 
     out = np.empty((len(nodes), 3))
     csr_graph = CsrGraph(graph.indptr, graph.indices, graph.weights_as(np.float64))
-    neighbour_spread(csr_graph, values, hops.codes, hops.patterns, nodes, channels, out)
+
+    def look_at(first: int, last: int) -> None:
+        cells = slice(first, last)
+        neighbour_spread(csr_graph, values, unit, hops.codes, hops.patterns, nodes[cells], channels[cells], out[cells])
+
+    run_rows(len(nodes), look_at, inline=len(nodes) < MIN_CELLS_OF_THREADS)
     np.maximum(out[:, 2], 0.0, out=out[:, 2])  # rounding
     return out
 
@@ -264,12 +264,54 @@ def usual_spreads(moments: Array, channels: Array, n_channels: int, edge_weight:
     return np.asarray((scatter + SPREAD_PRIOR_CELLS * pooled) / (count + SPREAD_PRIOR_CELLS))
 
 
+@dataclass(frozen=True, eq=False)
+class ErrorRegression:
+    """log E|error| of the cells of each channel: level b at the `reference` features, and slopes theta.
+
+    `level` has one entry per channel, `slopes` and `reference` have one row of `N_FEATURES`.
+    """
+
+    level: Array
+    slopes: Array
+    reference: Array
+
+    @classmethod
+    def constant(cls, level: Array) -> "ErrorRegression":
+        """The same expected error for all cells of a channel."""
+        nothing = np.zeros((len(level), N_FEATURES))
+        return cls(level, nothing, nothing)
+
+    def expected(self, features: Array, channels: Array) -> Array:
+        """E|error| of cells."""
+        part = np.einsum("ij,ij->i", features - self.reference[channels], self.slopes[channels])
+        return np.asarray(np.exp(np.clip(self.level[channels] + part, -50.0, 50.0)))
+
+
 def fit_error_regression(
-    errors: Array, features: Array, channels: Array, n_channels: int
+    errors: Array, features: Array, channels: Array, has_two: Array, start: ErrorRegression | None = None
+) -> ErrorRegression:
+    """Fit the regression; iterations begin at the slopes of `start`.
+
+    Channels with two values (`has_two`), of which a categorical column has several, and others share theta among
+    themselves only: the error of a probability says nothing about that of an amount.
+    """
+    n_channels = len(has_two)
+    fitted = ErrorRegression(*(np.zeros((n_channels, *shape)) for shape in ((), (N_FEATURES,), (N_FEATURES,))))
+    for kind in (has_two, ~has_two):
+        cells = kind[channels]
+        cells = cells if cells.any() else np.ones(len(channels), dtype=np.bool_)
+        first = None if start is None or not kind.any() else start.slopes[kind][0]
+        level, slopes, reference = _fit_kind(errors[cells], features[cells], channels[cells], n_channels, first)
+        fitted.level[kind], fitted.slopes[kind], fitted.reference[kind] = level[kind], slopes, reference
+    return fitted
+
+
+def _fit_kind(
+    errors: Array, features: Array, channels: Array, n_channels: int, start: Array | None
 ) -> tuple[Array, Array, Array]:
-    """Level of each channel, slopes and reference features of log E|error|."""
+    """Level of each channel, common slopes and reference features."""
     prior = np.eye(N_FEATURES)[0]
-    slopes, reference = prior.copy(), features.mean(axis=0)
+    slopes, reference = prior if start is None else start, features.mean(axis=0)
     centred, errors = features - reference, np.maximum(errors, MIN_ERROR)
     information = centred.T @ centred + SLOPE_RIDGE * np.eye(N_FEATURES)
     for _ in range(MAX_ITERATIONS):
@@ -277,9 +319,9 @@ def fit_error_regression(
         level = _levels(relative, channels, n_channels)
         excess = (relative / np.exp(level)[channels] - 1) / ERROR_POWER
         step = np.linalg.solve(information, centred.T @ excess - SLOPE_RIDGE * (slopes - prior))
-        slopes = slopes + np.clip(step, -MAX_STEP, MAX_STEP)
+        before, slopes = slopes, slopes + np.clip(step, -MAX_STEP, MAX_STEP)
         slopes[2] = max(slopes[2], 0.0)  # no estimate is better for being farther from what is known
-        if np.abs(step).max() < 1e-4:
+        if np.abs(slopes - before).max() < 1e-4:
             break
     relative = errors / np.exp(np.clip(centred @ slopes, -50.0, 50.0))
     return _levels(relative, channels, n_channels), slopes, reference

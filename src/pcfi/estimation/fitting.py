@@ -9,11 +9,11 @@ from pcfi._typing import Array
 from pcfi.blas_threads import single_thread
 from pcfi.estimation.category_probabilities import fit_probabilities
 from pcfi.estimation.cell_model import CellModel, stacking_weights, weighted
-from pcfi.estimation.channel_moments import moments_of_problem
-from pcfi.estimation.channel_scale import ChannelScale, candidate_scales, fit_channel_scale, relative_variances
+from pcfi.estimation.channel_moments import channel_ranges, moments_of_problem
+from pcfi.estimation.channel_scale import ChannelScale, candidate_scales, fit_channel_scale
 from pcfi.estimation.conformal_scores import ConformalScores
 from pcfi.estimation.error_fitting import ColumnErrors, constant_errors, fit_errors, known_deviations
-from pcfi.estimation.error_model import N_FEATURES, ErrorModel
+from pcfi.estimation.error_model import ErrorModel, ErrorRegression
 from pcfi.estimation.factor_model import FactorModel
 from pcfi.estimation.folds import N_PARTS, Fold, make_folds
 from pcfi.estimation.graph_estimates import (
@@ -30,10 +30,10 @@ from pcfi.estimation.sample import Sample, draw_sample
 from pcfi.estimation.training import (
     FoldEstimate,
     FoldFit,
+    FoldFits,
     TrainingRows,
     beyond_training,
     final_regression,
-    fit_folds,
     has_regression,
     regression_estimates,
     squared_error,
@@ -85,8 +85,10 @@ def fit_to_sample(
     """
     if complete.n_missing == 0:
         return "nothing is missing"
+    relative = scales[-1].unit / channel_ranges(sample.problem.channels)  # the last scale has no logarithms
+    grows = grows_with_degree(sample.problem, relative**2)
     with single_thread():
-        fits = [_fit(sample, scale, settings, seed, complete) for scale in scales]
+        fits = [_fit(sample, scale, settings, seed, complete, grows=grows) for scale in scales]
     learned = [one for one in fits if not isinstance(one, str)]
     return min(learned, key=lambda one: float(_relative_errors(one).sum())) if learned else fits[0]
 
@@ -97,14 +99,15 @@ def _relative_errors(fitted: Fitted) -> Array:
     return np.divide(errors.of_model, errors.of_mean, out=np.zeros(len(errors.unit)), where=errors.of_mean > 0)
 
 
-def _fit(sample: Sample, scale: ChannelScale, settings: Settings, seed: int, complete: Problem) -> Fitted | str:
+def _fit(
+    sample: Sample, scale: ChannelScale, settings: Settings, seed: int, complete: Problem, *, grows: bool
+) -> Fitted | str:
     problem = sample.problem
     transformed = scale.transformed(problem)
     folds = make_folds(transformed, number_of_folds(sample), seed, nodes=sample.core, incomplete=sample.incomplete)
     lacking = _lacking(problem, scale, folds)
     if lacking:
         return lacking
-    grows = grows_with_degree(problem, relative_variances(problem))
     degree = DegreeScale.of(transformed, scale.logarithmic) if grows else None
     candidates = search_alpha(folds, scale, settings, degree)
     best = candidates[0]
@@ -118,7 +121,7 @@ def _fit(sample: Sample, scale: ChannelScale, settings: Settings, seed: int, com
     elif regresses:
         hidden = with_pairs(hidden, scale, chosen, degree)
     training = training_rows(transformed, scale, nodes, hidden)
-    cells, estimates, of_graph = _fit_cells(scale, training, hidden)
+    cells, estimates, of_graph = _fit_cells(scale, training, hidden, CellShares.of(problem, hidden))
     errors, column_errors = fit_errors(transformed, scale, training, hidden, estimates, of_graph)
     n_estimated = max(sum(len(part.truth) for part in estimates), 1)
     return Fitted(
@@ -152,9 +155,7 @@ def prior_model(sample: Sample, scale: ChannelScale) -> ValueModel:
     deviations = known_deviations(training)
     means = np.array([part.mean() if len(part) else 1.0 for part in deviations])
     errors = ErrorModel(
-        level=np.log(np.maximum(means, 1e-12)),
-        slopes=np.zeros(N_FEATURES),
-        reference=np.zeros(N_FEATURES),
+        regression=ErrorRegression.constant(np.log(np.maximum(means, 1e-12))),
         skewness=np.zeros(n_channels),
         usual_spread=np.ones(n_channels),
         edge_weight=1.0,
@@ -196,11 +197,33 @@ def _lacking(problem: Problem, scale: ChannelScale, folds: list[Fold]) -> str:
     return ""
 
 
+@dataclass(frozen=True, eq=False)
+class CellShares:
+    """How much each hidden cell of each fold counts: a categorical column has several channels, but counts once."""
+
+    of_folds: list[Array]
+
+    @classmethod
+    def of(cls, problem: Problem, hidden: list[HiddenEstimates]) -> "CellShares":
+        """The reciprocal of the number of channels that the column of a cell has."""
+        widths = np.bincount(problem.columns)[problem.columns]
+        return cls([1 / widths[part.channels] for part in hidden])
+
+    def at(self, estimates: list[FoldEstimate]) -> Array:
+        """Those of estimated cells, fold after fold."""
+        return np.concatenate([share[one.sources] for share, one in zip(self.of_folds, estimates, strict=False)])
+
+    def squared_error(self, estimates: list[FoldEstimate]) -> float:
+        """Sum of the squared errors."""
+        errors = np.concatenate([one.truth - one.value for one in estimates])
+        return float((self.at(estimates) * errors**2).sum())
+
+
 def _fit_cells(
-    scale: ChannelScale, training: TrainingRows, hidden: list[HiddenEstimates]
+    scale: ChannelScale, training: TrainingRows, hidden: list[HiddenEstimates], shares: CellShares
 ) -> tuple[CellModel, list[FoldEstimate], list[FoldEstimate]]:
     """The model of cells, and the estimates of hidden cells by it and by the graph alone."""
-    alone, by_factors = _choose_factors(scale, training, hidden)
+    alone, by_factors = _choose_factors(scale, training, hidden, shares)
     rank = by_factors[0].fitted.factors.rank
     with_regression = training.missing_graph is not None and scale.active.sum() > 1
     if not with_regression:
@@ -208,11 +231,12 @@ def _fit_cells(
     parts = [[(fit.estimate.value, fit.estimate.variance) for fit in fits] for fits in (alone, by_factors)]
     if with_regression:
         parts.append(regression_estimates(training, hidden, by_factors))
-    weights = _weights(parts, [fit.estimate for fit in alone], rank)
+    weights = _weights(parts, [fit.estimate for fit in alone], rank, shares)
     estimates = [
         _weighted([part[number] for part in parts], weights, fit.estimate) for number, fit in enumerate(by_factors)
     ]
-    fitted = training.fit(rank)
+    start = by_factors[0].fitted.factors if rank else None
+    fitted = training.fit(training.fit_factors(rank, start))
     cells = CellModel(
         factors=fitted.factors,
         link=fitted.link,
@@ -225,34 +249,38 @@ def _fit_cells(
 
 
 def _choose_factors(
-    scale: ChannelScale, training: TrainingRows, hidden: list[HiddenEstimates]
+    scale: ChannelScale, training: TrainingRows, hidden: list[HiddenEstimates], shares: CellShares
 ) -> tuple[list[FoldFit], list[FoldFit]]:
     """Fits to the folds without factors, and with the number of factors whose error on hidden cells is smallest.
 
     As many folds decide as have `ENOUGH_CELLS`.
     """
-    without = best = fit_folds(training, hidden, 0)
-    n_search = 1 + int(np.searchsorted(np.cumsum([len(cells) for cells in training.hidden[:-1]]), ENOUGH_CELLS))
+    folds = FoldFits(training, hidden)
+    every = range(len(hidden))
+    without = best = folds.fit(0, every)
     if not training.has_partial_rows:
         return without, without
+    n_search = 1 + int(np.searchsorted(np.cumsum([len(cells) for cells in training.hidden[:-1]]), ENOUGH_CELLS))
+    searched = every if folds.share_factors else every[:n_search]
 
     def error(fits: list[FoldFit]) -> float:
-        return squared_error([fit.estimate for fit in fits[:n_search]])
+        return shares.squared_error([fit.estimate for fit in fits[: len(searched)]])
 
     rank = 0
     for candidate in [rank for rank in RANKS if rank < int(scale.active.sum())]:
-        fits = fit_folds(training, hidden[:n_search], candidate)
+        fits = folds.fit(candidate, searched)
         if error(fits) < error(best):
             rank, best = candidate, fits
         elif candidate >= 2 * max(rank, 1):
             break
-    return without, best if len(best) == len(hidden) else fit_folds(training, hidden, rank)
+    return without, best + folds.fit(rank, every[len(best) :])
 
 
-def _weights(parts: list[list[tuple[Array, Array]]], folds: list[FoldEstimate], rank: int) -> Array:
+def _weights(parts: list[list[tuple[Array, Array]]], folds: list[FoldEstimate], rank: int, shares: CellShares) -> Array:
     """Weights of the graph alone, of the factors and of the regression."""
-    truth = np.concatenate([fold.truth for fold in folds])
-    values = [np.concatenate([value for value, _ in part]) for part in parts]
+    root = np.sqrt(shares.at(folds))
+    truth = root * np.concatenate([fold.truth for fold in folds])
+    values = [root * np.concatenate([value for value, _ in part]) for part in parts]
     used = [number for number in range(len(values)) if number != 1 or rank]  # without factors: the graph alone
     weights = np.zeros(3)
     weights[used] = stacking_weights(np.stack([values[number] for number in used], axis=1), truth)

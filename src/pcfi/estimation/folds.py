@@ -20,6 +20,7 @@ from pcfi.stages.hops import Hops, count_hops
 
 N_PARTS = 5  # parts of the known cells, one of which a fold hides
 MAX_HIDDEN = 250_000  # cells that a fold hides: more would not make an estimate better
+MAX_COUNTED_CELLS = 1_000_000  # missing cells whose hops are looked at
 MAX_CONTENT_CELLS = 200_000  # cells of a table up to which its content, not its order, decides
 
 
@@ -96,8 +97,12 @@ def make_folds(
 def _parts(units: Array, keys: "Keys", n_parts: int, share: float) -> Array:
     """Part of each unit, -1 where there is none to hide; all units of a `share` of the nodes are in one part."""
     parts = np.full(units.shape, -1, dtype=np.int32)
-    chosen = np.flatnonzero(units)
-    parts.flat[keys.sorted(chosen)] = np.arange(len(chosen)) % n_parts
+    at = places(units)
+    numbers = keys.numbers(*at)
+    if len(numbers) > MAX_CONTENT_CELLS:
+        parts[at] = ((numbers >> np.uint64(32)) * np.uint64(n_parts)) >> np.uint64(32)
+    else:  # parts of equal size
+        parts.flat[np.flatnonzero(units)[np.argsort(numbers, kind="stable")]] = np.arange(len(numbers)) % n_parts
     nodes = np.flatnonzero(units.any(axis=1))
     together = nodes[_mixed(keys.nodes[nodes]) < np.uint64(share * (2**64 - 2**12))]
     together = together[np.argsort(keys.nodes[together], kind="stable")]
@@ -129,8 +134,11 @@ class Keys:
 
     def sorted(self, units: Array) -> Array:
         """Nodes in patterns, given by their places in an array of both, in the order of their random numbers."""
-        node, pattern = np.divmod(units, len(self.patterns))
-        return np.asarray(units[np.argsort(_mixed(self.nodes[node] ^ self.patterns[pattern]), kind="stable")])
+        return np.asarray(units[np.argsort(self.numbers(*np.divmod(units, len(self.patterns))), kind="stable")])
+
+    def numbers(self, nodes: Array, patterns: Array) -> Array:
+        """The random numbers of nodes in patterns."""
+        return _mixed(self.nodes[nodes] ^ self.patterns[patterns])
 
 
 def _keys(problem: Problem, known: Array, seed: int) -> Keys:
@@ -210,12 +218,14 @@ def _gap_radii(problem: Problem, folds: list[Fold], patterns: Array, nodes: Any)
     if not folds or problem.n_missing == 0:
         return None
     hops = count_hops(problem)
-    codes = hops.codes[nodes][:, patterns]
-    n_cells = np.bincount(codes[hops.is_filled(codes)])  # by hops
+    codes = hops.codes[nodes]
+    codes = codes[:: 1 + codes.size // MAX_COUNTED_CELLS][:, patterns]
+    n_cells = np.bincount(hops.table_index(codes).ravel(), minlength=hops.n_levels + 2)[:-1]
+    n_cells[0] = 0  # of missing cells, by hops
     reach, depths = np.cumsum(n_cells), np.arange(len(n_cells))
     hidden = np.concatenate([fold.hops.codes_at(fold.nodes, fold.channels) for fold in folds])
     reached = hidden[hidden <= max(fold.hops.n_levels for fold in folds)]
-    if not len(depths) or not len(reached) or n_cells @ depths / reach[-1] <= 1.5 * reached.mean():
+    if not reach[-1] or not len(reached) or n_cells @ depths / reach[-1] <= 1.5 * reached.mean():
         return None
     quantiles = [int((part + 0.5) / len(folds) * reach[-1]) for part in range(len(folds))]
     return [int(depth) for depth in np.searchsorted(reach, quantiles, side="right")]

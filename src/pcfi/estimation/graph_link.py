@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pcfi._typing import Array
-from pcfi.estimation.factor_model import FactorModel
+from pcfi.estimation.factor_model import FactorModel, packed, packed_products, unpacked
 from pcfi.estimation.pooling import pooled_means
 
 PRIOR_WEIGHT = 0.5  # prior mean of the part of the graph's estimate that is kept: a graph is given for a reason
@@ -58,8 +58,8 @@ def fit_graph_link(
         return GraphLink(*_slopes(values, graph, rows, channels, model.noise), np.zeros((n_channels, 0)))
     mean, covariance = posterior
     rank = model.rank
-    second = (mean[:, :, None] * mean[:, None, :] + covariance).reshape(len(mean), rank * rank)
-    moments = _sums_by_channel(second, rows, channels, n_channels).reshape(-1, rank, rank) + FACTOR_RIDGE * np.eye(rank)
+    second = packed_products(mean, mean) + packed(covariance)
+    moments = unpacked(_sums_by_channel(second, rows, channels, n_channels), rank) + FACTOR_RIDGE * np.eye(rank)
     solved = [
         np.linalg.solve(moments, _sums_by_channel(mean, rows, channels, n_channels, part)[:, :, None])[:, :, 0]
         for part in (values, graph)
@@ -138,28 +138,26 @@ def combine(graph: Array, posterior: tuple[Array, Array] | None, model: FactorMo
 
     Without factors there is no posterior.
     """
+    slope, noise = link.slope, link.noise
     if posterior is None:
-        from_row = expected = with_factors = of_factors = np.zeros((1, graph.shape[1]))
-        row_variance = model.noise[None, :]
-    else:
-        mean, covariance = posterior
-        from_row, expected = mean @ model.loadings.T, mean @ link.factors.T
-        flat = covariance.reshape(len(covariance), -1)
-        row_variance, with_factors, of_factors = (
-            flat @ _outer_products(left, right).T
-            for left, right in (
-                (model.loadings, model.loadings),
-                (model.loadings, link.factors),
-                (link.factors, link.factors),
-            )
-        )
-        row_variance += model.noise
-    return _updated(graph, from_row, expected, row_variance, with_factors, of_factors, link.slope, link.noise)
+        zero = np.zeros((1, graph.shape[1]))
+        return _updated(graph, zero, zero, model.noise, slope * model.noise, slope**2 * model.noise + noise)
+    mean, covariance = posterior
+    loadings, carried = model.loadings, slope[:, None] * model.loadings + link.factors
+    own, shared, of_graph = (
+        packed(covariance) @ _form(left, right).T
+        for left, right in ((loadings, loadings), (loadings, carried), (carried, carried))
+    )
+    own += model.noise
+    shared += slope * model.noise
+    of_graph += slope**2 * model.noise + noise
+    return _updated(graph, mean @ loadings.T, mean @ carried.T, own, shared, of_graph)
 
 
-def _outer_products(left: Array, right: Array) -> Array:
-    """Products of all pairs of entries of two rows: their sum, weighted by the entries of M, is left^T M right."""
-    return np.asarray((left[:, :, None] * right[:, None, :]).reshape(len(left), -1))
+def _form(left: Array, right: Array) -> Array:
+    """What the half of a symmetric matrix M is multiplied by for left^T M right, one row each."""
+    upper, lower = np.triu_indices(left.shape[1])
+    return np.asarray(packed_products(left, right) + np.where(upper < lower, packed_products(right, left), 0.0))
 
 
 def combine_cells(
@@ -171,33 +169,28 @@ def combine_cells(
     link: GraphLink,
 ) -> CellEstimate:
     """The same for single cells, given by their rows and channels."""
-    slope, noise = link.slope[channels], link.noise[channels]
+    slope, noise, psi = link.slope[channels], link.noise[channels], model.noise[channels]
     if posterior is None:
         zeros = np.zeros(len(graph))
-        return _updated(graph, zeros, zeros, model.noise[channels], zeros, zeros, slope, noise)
+        return _updated(graph, zeros, zeros, psi, slope * psi, slope**2 * psi + noise)
     mean, covariance = posterior[0][rows], posterior[1][rows]
-    loadings, factors = model.loadings[channels], link.factors[channels]
-    weighted = np.einsum("nij,nj->ni", covariance, loadings)
-    row_variance = (weighted * loadings).sum(axis=1) + model.noise[channels]
-    of_factors = np.einsum("ni,nij,nj->n", factors, covariance, factors)
-    from_row, expected = (mean * loadings).sum(axis=1), (mean * factors).sum(axis=1)
-    return _updated(graph, from_row, expected, row_variance, (weighted * factors).sum(axis=1), of_factors, slope, noise)
+    loadings = model.loadings[channels]
+    carried = slope[:, None] * loadings + link.factors[channels]
+    of_loadings, of_carried = (np.einsum("nij,nj->ni", covariance, part) for part in (loadings, carried))
+    own, shared = (of_loadings * loadings).sum(axis=1) + psi, (of_carried * loadings).sum(axis=1) + slope * psi
+    of_graph = (of_carried * carried).sum(axis=1) + slope**2 * psi + noise
+    return _updated(graph, (mean * loadings).sum(axis=1), (mean * carried).sum(axis=1), own, shared, of_graph)
 
 
 def _updated(
-    graph: Array,
-    from_row: Array,
-    expected: Array,
-    row_variance: Array,
-    with_factors: Array,
-    of_factors: Array,
-    slope: Array,
-    noise: Array,
+    graph: Array, from_row: Array, expected: Array, own: Array, shared: Array, of_graph: Array
 ) -> CellEstimate:
-    """The Kalman step: what the row says, corrected by the graph's estimate."""
-    together = slope * row_variance + with_factors
-    graph_variance = slope**2 * row_variance + 2 * slope * with_factors + of_factors + noise
-    gain = np.where(np.isnan(graph), 0.0, together / graph_variance)
-    value = from_row + gain * (np.nan_to_num(graph) - slope * from_row - expected)
-    variance = np.maximum(row_variance - gain * together, 1e-12)
+    """The Kalman step: what the row says, corrected by the graph's estimate (`expected` is what the row lets expect).
+
+    Given the row, a value has the variance `own`, the graph's estimate `of_graph`, and their covariance is `shared`.
+    """
+    gain = shared / of_graph
+    gain = np.where(np.isnan(graph), 0.0, gain)
+    value = from_row + gain * (np.nan_to_num(graph) - expected)
+    variance = np.maximum(own - gain * shared, 1e-12)
     return CellEstimate(value, variance, np.broadcast_to(from_row, graph.shape))

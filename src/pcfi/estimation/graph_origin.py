@@ -3,7 +3,8 @@
 Such a graph has seen the cells that are hidden to learn from, so errors and intervals are too optimistic. A graph made
 from a table links a node to its most similar rows; other graphs, however alike neighbours are, hardly ever do. The
 statistic is the share of a node's neighbours that are among as many most similar rows, beyond what chance gives. Rows
-are compared by incomplete columns: a graph may be made from complete ones, such as coordinates, not estimated.
+are compared by incomplete columns of numbers: a graph may be made from complete ones (coordinates), which are not
+estimated, and rows of one category (a region) are all alike.
 """
 
 import numpy as np
@@ -26,7 +27,9 @@ def share_of_similar_rows(problem: Problem) -> float:
     degrees = np.diff(graph.indptr)
     known = known_mask(problem)
     nodes = np.flatnonzero((degrees > 0) & (4 * degrees < n_nodes) & known.any(axis=1))
-    columns = np.flatnonzero(~problem.channels.constant & (problem.channels.n_known < n_nodes))
+    is_compared = ~problem.channels.constant & (problem.channels.n_known < n_nodes)
+    is_compared[problem.categorical] = False
+    columns = np.flatnonzero(is_compared)
     if not len(nodes) or not len(columns) or degrees[nodes].mean() < MIN_DEGREE:
         return float("nan")
     nodes = nodes[np.unique(np.linspace(0, len(nodes) - 1, MAX_NODES).round().astype(np.int64))]

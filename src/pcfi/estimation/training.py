@@ -1,6 +1,8 @@
 """Rows that the value model is fitted to, and its estimates of cells that were hidden from the fit."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,8 +18,9 @@ from pcfi.inputs.problem import Problem, known_mask
 MAX_TRAINING_CELLS = 300_000  # known cells of the training rows
 MAX_TRAINING_ROWS = 20_000
 MAX_SCORED_CELLS = 4_000_000  # cells of the rows whose hidden cells are estimated
+MAX_SCORES = 250_000  # hidden cells that intervals are learned from: of hundreds of columns, each needs hundreds
 BLOCK_CELLS = 20_000  # hidden cells that are estimated together
-MIN_DENSE_SHARE = 0.1  # of cells that are known, from which on products with dense matrices are faster
+MIN_DENSE_SHARE = 0.3  # of cells that are known, from which on products with dense matrices are faster
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,28 +72,39 @@ class TrainingRows:
 
         if len(cells) > MIN_DENSE_SHARE * self.shape[0] * self.shape[1]:
             return self.dense(cells)
-        return sparse.csr_array((cells, (self.rows, self.channels)), shape=self.shape)
+        ends = np.searchsorted(self.rows, np.arange(self.shape[0] + 1))  # cells are in the order of rows
+        return sparse.csr_array((cells, self.channels, ends), shape=self.shape)
 
     def without(self, number: int, shift: Array) -> "TrainingRows":
         """The rows as a fold leaves them: without its cells, values counted from `shift`."""
+        left = self.without_cells(self.hidden[number], shift)
+        return replace(left, graph=self.fold_graphs[number])
+
+    def without_cells(self, cells: Array, shift: Array) -> "TrainingRows":
+        """The rows without some cells, values counted from `shift`."""
         values = self.values - shift[self.channels]
-        values[self.hidden[number]] = np.nan
-        return replace(self, values=values, graph=self.fold_graphs[number])
+        values[cells] = np.nan
+        return replace(self, values=values)
 
     @property
     def known(self) -> Array:
         """Which of the cells are known: not those that a fold hides."""
         return ~np.isnan(self.values)
 
-    def fit(self, rank: int) -> "FittedRows":
-        """Fit factors and links to the known cells."""
-        known, values = self.known.astype(np.float64), np.nan_to_num(self.values)
-        values_matrix, known_matrix = self.matrix(values), self.matrix(known)
-        independent = FactorModel.independent(self.shape[1])
-        factors = fit_factor_model(values_matrix, known_matrix, rank) if rank else independent
-        posterior = factors.posterior(values_matrix, known_matrix) if rank else None
-        hidden = np.flatnonzero(~np.isnan(self.graph) & (known > 0))
-        cells = self.rows[hidden], self.channels[hidden], values[hidden], self.graph[hidden]
+    @cached_property
+    def matrices(self) -> tuple[Any, Any]:
+        """Values of known cells, 0 elsewhere, and which cells are known (0 or 1)."""
+        return self.matrix(np.nan_to_num(self.values)), self.matrix(self.known.astype(np.float64))
+
+    def fit_factors(self, rank: int, start: FactorModel | None = None) -> FactorModel:
+        """Fit factors to the known cells."""
+        return fit_factor_model(*self.matrices, rank, start) if rank else FactorModel.independent(self.shape[1])
+
+    def fit(self, factors: FactorModel) -> "FittedRows":
+        """Fit the link to the known cells, given the factors."""
+        posterior = factors.posterior(*self.matrices) if factors.rank else None
+        hidden = np.flatnonzero(~np.isnan(self.graph) & self.known)
+        cells = self.rows[hidden], self.channels[hidden], self.values[hidden], self.graph[hidden]
         return FittedRows(factors, fit_graph_link(cells, posterior, factors), posterior)
 
 
@@ -199,20 +213,41 @@ class FoldFit:
     estimate: FoldEstimate
 
 
-def fit_folds(training: TrainingRows, hidden: list[HiddenEstimates], rank: int) -> list[FoldFit]:
-    """Estimate the hidden cells of each fold with factors and a link that were fitted without them."""
-    return [_fit_fold(training, number, part, rank) for number, part in enumerate(hidden)]
+class FoldFits:
+    """Fits to the folds of the training rows, each without the hidden cells of its fold."""
 
+    def __init__(self, training: TrainingRows, hidden: list[HiddenEstimates]) -> None:
+        self.hidden = hidden
+        self._left = [training.without(number, part.shift) for number, part in enumerate(hidden)]
+        self._of_factors = self._left
+        if len({id(part.fold.problem) for part in hidden}) < len(hidden):  # parts of one fold: factors see none of them
+            both = training.without_cells(np.concatenate(training.hidden), hidden[0].shift)
+            self._of_factors = [both] * len(hidden)
 
-def _fit_fold(training: TrainingRows, number: int, part: HiddenEstimates, rank: int) -> FoldFit:
-    cells, sources = training.hidden[number], training.sources[number]
-    fitted = training.without(number, part.shift).fit(rank)
-    rows, channels = training.rows[cells], training.channels[cells]
-    graph = part.graph[sources]
-    estimate = combine_cells(graph, rows, channels, fitted.posterior, fitted.factors, fitted.link)
-    return FoldFit(
-        fitted, FoldEstimate(sources, part.truth[sources], estimate.value, estimate.variance, estimate.from_row)
-    )
+    @property
+    def share_factors(self) -> bool:
+        """Whether all fits have the same factors."""
+        return self._of_factors is not self._left
+
+    def fit(self, rank: int, numbers: Iterable[int]) -> list["FoldFit"]:
+        """Estimate the hidden cells of some folds with `rank` factors and a link that were fitted without them."""
+        factors: dict[int, FactorModel] = {}
+        fits = []
+        for number in numbers:
+            rows = self._of_factors[number]
+            if id(rows) not in factors:
+                factors[id(rows)] = rows.fit_factors(rank)
+            fits.append(self._fit_fold(number, factors[id(rows)]))
+        return fits
+
+    def _fit_fold(self, number: int, factors: FactorModel) -> "FoldFit":
+        left, part = self._left[number], self.hidden[number]
+        cells, sources = left.hidden[number], left.sources[number]
+        fitted = left.fit(factors)
+        posterior, graph = fitted.posterior, part.graph[sources]
+        estimate = combine_cells(graph, left.rows[cells], left.channels[cells], posterior, factors, fitted.link)
+        of_cells = FoldEstimate(sources, part.truth[sources], estimate.value, estimate.variance, estimate.from_row)
+        return FoldFit(fitted, of_cells)
 
 
 def beyond_training(
@@ -222,7 +257,7 @@ def beyond_training(
 
     Rows that nothing is fitted to cost little, and intervals of hundreds of columns take many errors.
     """
-    sources = [_scored_cells(part, scale) for part in hidden]
+    sources = [_scored_cells(part, scale, MAX_SCORES // len(hidden)) for part in hidden]
     if sum(map(len, sources)) <= sum(len(fit.estimate.truth) for fit in fits[0]):
         return fits
     return [
@@ -234,13 +269,14 @@ def beyond_training(
     ]
 
 
-def _scored_cells(part: HiddenEstimates, scale: ChannelScale) -> Array:
-    """Hidden cells of as many nodes as have `MAX_SCORED_CELLS`."""
+def _scored_cells(part: HiddenEstimates, scale: ChannelScale, most: int) -> Array:
+    """Hidden cells of as many nodes as have `MAX_SCORED_CELLS`; at most `most` of them, drawn at random."""
     nodes = np.unique(part.nodes)
-    most = MAX_SCORED_CELLS // len(scale.active)
-    if len(nodes) > most:
-        nodes = np.random.default_rng(0).permutation(nodes)[:most]
-    return np.flatnonzero(scale.active[part.channels] & np.isin(part.nodes, nodes))
+    rng, n_nodes = np.random.default_rng(0), MAX_SCORED_CELLS // len(scale.active)
+    if len(nodes) > n_nodes:
+        nodes = rng.permutation(nodes)[:n_nodes]
+    cells = np.flatnonzero(scale.active[part.channels] & np.isin(part.nodes, nodes))
+    return cells if len(cells) <= most else np.sort(rng.choice(cells, most, replace=False))
 
 
 def _estimate_of(fitted: FittedRows, part: HiddenEstimates, sources: Array, scale: ChannelScale) -> FoldEstimate:

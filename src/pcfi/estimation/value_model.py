@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from pcfi._typing import Array
+from pcfi.blas_threads import single_thread
 from pcfi.estimation.category_probabilities import CategoryCalibration
 from pcfi.estimation.cell_model import CellModel
 from pcfi.estimation.channel_scale import ChannelScale
@@ -25,7 +26,7 @@ from pcfi.inputs.problem import Problem
 from pcfi.stages.degree_scaling import DegreeScale
 from pcfi.stages.hops import Hops
 
-MAX_BLOCK_CELLS = 1 << 18  # cells of a block of rows
+MAX_BLOCK_CELLS = 1 << 16  # cells of a block of rows: its arrays stay in the cache
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -73,26 +74,32 @@ class ValueModel:
         Unreachable cells are estimated from the other columns of their node, or hold the mean, if `fill_unreachable`.
         """
         line = self._line()
-        for rows in row_blocks(*out.shape):
-            if line is not None:
+
+        def fill(rows: slice) -> None:
+            if line is None:
+                self._apply_rows(problem, hops, rows, out[rows], fill_unreachable=fill_unreachable)
+            else:
                 self._apply_line(line, problem, hops, rows, out[rows], fill_unreachable=fill_unreachable)
-                continue
-            codes = _expanded(hops, rows)
-            known = codes == 0
-            diffused = out[rows].astype(np.float64)
-            if self.degree is not None:
-                diffused = self.degree.multiplied(diffused, rows)
-            filled = hops.is_filled(codes)
-            estimate = self.estimate(
-                np.where(known, problem.values[rows], 0.0), known, np.where(filled, diffused, np.nan)
-            )
-            mean = estimate.value + self.scale.mean_shift(estimate.variance)
-            values = self.scale.plausible(self.scale.original(mean))
+
+        with single_thread():
+            for_row_blocks(out.shape, fill)
+
+    def _apply_rows(self, problem: Problem, hops: Hops, rows: slice, out: Array, *, fill_unreachable: bool) -> None:
+        """`apply` for some rows."""
+        codes = _expanded(hops, rows)
+        known, filled = codes == 0, hops.is_filled(codes)
+        diffused = out.astype(np.float64)
+        if self.degree is not None:
+            diffused = self.degree.multiplied(diffused, rows)
+        diffused[~filled] = np.nan
+        estimate = self.estimate(np.where(known, problem.values[rows], 0.0), known, diffused)
+        values = self.scale.plausible(self.scale.original(estimate.value + self.scale.mean_shift(estimate.variance)))
+        if hops.n_unreachable.any():
             nothing = ~hops.is_reachable(codes) & ~self._says_something(known)
             values = np.where(nothing, self.scale.typical, values)
-            chosen = filled | ~hops.is_reachable(codes) if fill_unreachable else filled
-            np.copyto(out[rows], values, where=chosen, casting="same_kind")
-            np.copyto(out[rows], problem.values[rows], where=known)
+        chosen = ~known if fill_unreachable else filled
+        np.copyto(out, values, where=chosen, casting="same_kind")
+        np.copyto(out, problem.values[rows], where=known)
 
     def _line(self) -> tuple[Array, Array] | None:
         """Intercept and slope of each channel's estimate in the diffused value; None if it is not on a line."""
@@ -128,9 +135,7 @@ class ValueModel:
 
     def estimate(self, values: Array, known: Array, diffused: Array) -> CellEstimate:
         """Estimate rows from known values (in their own units) and diffused ones (on the scale of the model)."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            transformed = np.where(self.scale.logarithmic, np.log(values), values)
-        standardized = np.where(known, self.scale.standardized(transformed), 0.0)
+        standardized = np.where(known, self._standardized(values), 0.0)
         return self.cells.estimate(standardized, known, self.scale.standardized(diffused))
 
     def _says_something(self, known: Array) -> Array:
@@ -166,10 +171,13 @@ class ValueModel:
         ratio = deviations / np.sqrt(self.cells.marginal_variance)
         out = np.where(reachable, out, self.errors.expected_deviation() * np.minimum(ratio, 1.0))
         out = np.where(np.isnan(self.errors.of_constants), out, self.errors.of_constants)
+        out = np.where(np.logical_or(*self.scale.is_cut(filled)), np.maximum(out, self.scale.margin), out)
         out[codes == 0] = 0.0
         return out
 
     def _standardized(self, filled: Array) -> Array:
+        if not self.scale.logarithmic.any():
+            return self.scale.standardized(filled)
         with np.errstate(divide="ignore", invalid="ignore"):
             transformed = np.where(self.scale.logarithmic, np.log(filled), filled)
         return self.scale.standardized(transformed)
@@ -206,6 +214,8 @@ class ValueModel:
             standardized -= self.scale.mean_shift(deviations**2)
         low = np.maximum(self.scale.original(standardized - half_widths), self.scale.least)
         high = np.minimum(self.scale.original(standardized + half_widths), self.scale.greatest)
+        below, above = self.scale.is_cut(filled)
+        low, high = np.where(below, self.scale.least, low), np.where(above, self.scale.greatest, high)
         low, high = self.scale.reach_mode(filled, np.minimum(low, filled), np.maximum(high, filled))
         return np.where(is_known, filled, low), np.where(is_known, filled, high)
 

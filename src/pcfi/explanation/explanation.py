@@ -76,7 +76,7 @@ class Explanation:
     constant : float
         What the model adds whatever the values are.
     bounds : float
-        What was cut off so that the value is possible.
+        What was cut off so that the value is plausible.
     calibration : float
         What turns the estimate of a category into its probability, as learned from hidden cells.
     rest : float
@@ -161,7 +161,7 @@ class Explanation:
             "constant": "because the mean of skewed values lies above their median"
             if self.logarithmic
             else "whatever the values are",
-            "bounds": "cut off, so that the value is possible",
+            "bounds": "cut off, so that the value is plausible (bounds= allows more)",
             "calibration": "to make it a probability, as hidden cells of the column say",
             "rest": "not settled by the solver",
         }

@@ -11,7 +11,7 @@ import numpy as np
 
 from pcfi._typing import Array
 from pcfi.inputs.graphs import Graph
-from pcfi.inputs.problem import Problem, known_cells, survey
+from pcfi.inputs.problem import SMALL, Problem, known_cells, survey
 
 POWER = 0.5  # of the degree
 SLOPE = 0.1  # power of the degree with which known values grow, from which on it is worth a try
@@ -57,16 +57,23 @@ class DegreeScale:
 
     def divide(self, problem: Problem) -> Problem:
         """The problem with its features divided."""
-        values = problem.values.copy()
-        for rows, channels, known in known_cells(problem):
-            factors = np.where(self.channels[channels], self.by_node[rows], 1.0).astype(values.dtype)
-            values[rows, channels] = np.where(self.logarithmic[channels], known - np.log(factors), known / factors)
+        from pcfi._kernels.threads import run_rows
+
+        values = np.empty_like(problem.values)
+
+        def divide(first: int, last: int) -> None:
+            rows = slice(first, last)
+            values[rows] = self.divided(problem.values[rows], rows)
+
+        run_rows(len(values), divide, inline=values.size < SMALL)
         return replace(problem, values=values, channels=survey(values, problem.mask, problem.channel_name))
 
     def divided(self, values: Array, rows: slice) -> Array:
         """The values of some rows, divided."""
         factors = self._factors(self.by_node[rows, None]).astype(values.dtype)
-        with np.errstate(over="ignore"):  # of what stands in missing cells
+        with np.errstate(all="ignore"):  # of what stands in missing cells
+            if not self.logarithmic.any():
+                return np.asarray(values / factors)
             return np.asarray(np.where(self.logarithmic, values - np.log(factors), values / factors))
 
     def multiplied(self, values: Array, rows: slice | Array = slice(None)) -> Array:
