@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pcfi._kernels import reference
-from pcfi._kernels.blocks import CsrGraph, LargeCsrGraph, aligned_block, lane_count, make_csr_graph, neighbour_sum
+from pcfi._kernels.blocks import aligned_block, lane_count
 from pcfi._kernels.channel_stats import ChannelStats, add_channel_stats, copy_known
+from pcfi._kernels.csr_graph import CsrGraph, LargeCsrGraph, make_csr_graph, neighbour_sum
 from pcfi._kernels.error_fields import add_outgoing_sums, add_step_weights, take_chebyshev_step
 from pcfi._kernels.hop_relaxation import mark_sources, read_hops, relax
 from pcfi._kernels.hop_search import Sources, search

@@ -251,6 +251,6 @@ def test_sharing_a_block_between_threads_does_not_change_a_bit(monkeypatch, solv
     rng = np.random.default_rng(3)
     problem = random_problem(rng, n_nodes=900, degree=5, n_channels=40, weighted=weighted, kind=kind)
     alone = run(problem, solver=solver).values
-    monkeypatch.setattr("pcfi._kernels.blocks.MAX_CACHED_BLOCK_BYTES", 0)
+    monkeypatch.setattr("pcfi._kernels.csr_graph.MAX_CACHED_BLOCK_BYTES", 0)
     with numba_threads(threads):
         assert run(problem, solver=solver).values.tobytes() == alone.tobytes()

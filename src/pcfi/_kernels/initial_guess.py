@@ -6,8 +6,8 @@ change so little in a step that it could be mistaken for settled.
 
 import numpy as np
 
-from pcfi._kernels.blocks import prefetch_neighbour
 from pcfi._kernels.compiling import compiled, inner
+from pcfi._kernels.csr_graph import prefetch_neighbour
 from pcfi._kernels.thread_team import barrier
 from pcfi._kernels.vectors import count_nan, load, splat, store, where_not_nan, where_positive
 

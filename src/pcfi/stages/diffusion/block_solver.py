@@ -8,16 +8,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pcfi._kernels.blocks import (
-    AnyCsrGraph,
     BlockCells,
     BlockChannels,
     CellScale,
-    LargeCsrGraph,
     aligned_block,
     confidence_diagonal,
     degree_diagonal,
     fill_scales,
-    make_csr_graph,
 )
 from pcfi._kernels.conjugate_gradients import (
     PIECE_ROWS,
@@ -27,6 +24,7 @@ from pcfi._kernels.conjugate_gradients import (
     make_stopping_rule,
     solve_steady_state,
 )
+from pcfi._kernels.csr_graph import AnyCsrGraph, LargeCsrGraph, make_csr_graph
 from pcfi._kernels.initial_guess import fill_initial_guess
 from pcfi._kernels.leaf_elimination import eliminate_leaves, restore_leaves
 from pcfi._kernels.steps import invert_diagonal, max_residual, take_steps
