@@ -147,6 +147,7 @@ def prepare(
     if diffusion.centred:
         n_leaves = eliminate_leaves(csr_graph, free, n_lanes, remaining, leaves, parents, rows, scales)
     leaves, parents, rows = leaves[:n_leaves], parents[:n_leaves], rows[: len(rows) - n_leaves]
+    rows = _in_order(rows, diffusion.node_order)
     degree = diffusion.weights.degree
     diagonal = free  # in place, which saves a block
 
@@ -158,6 +159,15 @@ def prepare(
 
     executor.map_rows(len(rows), fill_diagonal)
     return Block(solution, scales, diagonal, rows, leaves, parents, spare)
+
+
+def _in_order(rows: Array, order: Array | None) -> Array:
+    """The rows in the order of `order`, which has all of them."""
+    if order is None:
+        return rows
+    chosen = np.zeros(len(order), dtype=np.bool_)
+    chosen[rows] = True
+    return np.asarray(order[chosen[order]])
 
 
 def _open(opening: Opening, cells: BlockCells, executor: Executor) -> Array:
