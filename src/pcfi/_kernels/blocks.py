@@ -9,6 +9,8 @@ Values are kept in scaled form, y = scale o (x - shift) * factor, because diffus
 value: known cells are the boundary, and unreachable cells and unused lanes are 0.
 """
 
+import contextlib
+import mmap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,17 +45,36 @@ class CellScale(NamedTuple):
     by_node: Array
 
 
+MIN_MAPPED_BYTES = 1 << 22  # smaller blocks are reused by the allocator
+
+
 def lane_count(dtype: Any) -> int:
     """Return the number of channels in a block of `dtype`."""
     return ROW_BYTES // int(np.dtype(dtype).itemsize)
 
 
 def aligned_block(n_nodes: int, dtype: Any) -> Array:
-    """Allocate an uninitialised block whose rows are cache lines, so that reading a row touches one line, not two."""
-    raw = np.empty(n_nodes * ROW_BYTES + ROW_BYTES, dtype=np.uint8)
+    """Allocate an uninitialised block whose rows are cache lines, so that reading a row touches one line, not two.
+
+    A large block is mapped, so that its memory is given back at once: freed by a thread, an array of this size would
+    stay with the allocator, out of reach of other threads.
+    """
+    n_bytes = n_nodes * ROW_BYTES
+    if n_bytes >= MIN_MAPPED_BYTES:
+        raw = np.frombuffer(_map_memory(n_bytes), dtype=np.uint8)
+    else:
+        raw = np.empty(n_bytes + ROW_BYTES, dtype=np.uint8)
     start = -raw.ctypes.data % ROW_BYTES
-    block: Array = raw[start : start + n_nodes * ROW_BYTES].view(dtype).reshape(n_nodes, lane_count(dtype))
+    block: Array = raw[start : start + n_bytes].view(dtype).reshape(n_nodes, lane_count(dtype))
     return block
+
+
+def _map_memory(n_bytes: int) -> mmap.mmap:
+    memory = mmap.mmap(-1, n_bytes)
+    if hasattr(mmap, "MADV_HUGEPAGE"):  # as numpy does for large arrays
+        with contextlib.suppress(OSError):
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return memory
 
 
 @compiled
