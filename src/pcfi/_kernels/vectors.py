@@ -83,18 +83,6 @@ def emit_prefetch(builder: Any, pointer: Any) -> None:
     builder.call(function, [address, *(ir.Constant(number, flag) for flag in (0, 3, 1))])  # read, keep, data
 
 
-@intrinsic
-def prefetch(typing: Any, block: Any, row: Any) -> Any:
-    """Start to fetch row `row` of `block` into the cache."""
-
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        pointer = _row_pointer(context, builder, signature.args[0], args[0], args[1])
-        emit_prefetch(builder, pointer)
-        return context.get_dummy_value()
-
-    return types.void(block, types.intp), build
-
-
 def emit_splat(builder: Any, shape: ir.VectorType, scalar: Any) -> Any:
     """Emit a vector of type `shape` with `scalar` in every lane."""
     index, undefined = ir.IntType(32), ir.Constant(shape, ir.Undefined)
