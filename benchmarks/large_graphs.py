@@ -7,17 +7,17 @@ import ctypes, json, time
 import numpy as np
 from common import hide, power_law_graph
 import pcfi
-from pcfi._kernels import blocks
+from pcfi._kernels import csr_graph
 
 n_nodes, n_edges, n_channels, kind, solver = {arguments!r}
 solver = pcfi.FixedSteps(100) if solver == "fixed" else pcfi.UntilSettled()
 rng = np.random.default_rng(0)
 small = np.where(rng.random((300, 24)) < 0.5, rng.normal(size=(300, 24)), np.nan).astype(np.float32)
 ring = np.stack([np.arange(300), (np.arange(300) + 1) % 300])
-blocks.MAX_CACHED_BLOCK_BYTES, usual = 0, blocks.MAX_CACHED_BLOCK_BYTES
+csr_graph.MAX_CACHED_BLOCK_BYTES, usual = 0, csr_graph.MAX_CACHED_BLOCK_BYTES
 # loads the kernels for large graphs
 pcfi.impute(small, ring, alpha=0.5, beta=0.1, objective="representation", solver=solver)
-blocks.MAX_CACHED_BLOCK_BYTES = usual
+csr_graph.MAX_CACHED_BLOCK_BYTES = usual
 start = time.perf_counter()
 graph = pcfi.prepare_graph(power_law_graph(n_nodes, n_edges), n_nodes)
 prepare = time.perf_counter() - start

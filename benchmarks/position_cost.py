@@ -9,15 +9,15 @@ import ctypes, json, time, warnings
 import numpy as np
 from common import power_law_graph
 import pcfi
-from pcfi._kernels import blocks
+from pcfi._kernels import csr_graph
 from pcfi.memory import position_bytes
 
 warnings.simplefilter("ignore", pcfi.PcfiWarning)
 n_nodes, n_edges, n_channels = {arguments!r}
 ring = np.stack([np.arange(300), (np.arange(300) + 1) % 300])
-blocks.MAX_CACHED_BLOCK_BYTES, usual = 0, blocks.MAX_CACHED_BLOCK_BYTES
+csr_graph.MAX_CACHED_BLOCK_BYTES, usual = 0, csr_graph.MAX_CACHED_BLOCK_BYTES
 pcfi.position(ring, 20)  # loads the kernels for large graphs
-blocks.MAX_CACHED_BLOCK_BYTES = usual
+csr_graph.MAX_CACHED_BLOCK_BYTES = usual
 graph = pcfi.prepare_graph(power_law_graph(n_nodes, n_edges), n_nodes)
 ctypes.CDLL(None).malloc_trim(0)  # what was freed is given back, so that it is not taken for free memory later
 with open("/proc/self/clear_refs", "w") as peak:

@@ -29,7 +29,7 @@ QUESTIONS = {
     "settled_against_fixed": "What does the steady state cost compared with 100 steps, and how far are these from it?",
     "large_graphs": "Large graphs: time and memory",
     "growth": "Do time and memory grow linearly?",
-    "limit": "How close is diffusion to the memory bandwidth?",
+    "limit": "How close is diffusion to the memory bandwidth, and where does a call spend its time?",
     "node_order": "Does renumbering the nodes pay on graphs larger than the cache?",
     "lanes": "Would blocks finish sooner if channels that need similar numbers of steps shared a block?",
     "hops": "How fast is counting the hops of many patterns?",

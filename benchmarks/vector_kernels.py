@@ -16,7 +16,16 @@ import numpy as np
 from common import answer, interleave, power_law_graph
 
 import pcfi
-from pcfi._kernels import blocks, conjugate_gradients, hop_relaxation, hop_search, initial_guess, steps, thread_team
+from pcfi._kernels import (
+    blocks,
+    conjugate_gradients,
+    csr_graph,
+    hop_relaxation,
+    hop_search,
+    initial_guess,
+    steps,
+    thread_team,
+)
 
 LANES = blocks.lane_count(np.float32)
 PIECE_ROWS = conjugate_gradients.PIECE_ROWS
@@ -44,7 +53,7 @@ def make_system(n_nodes: int, n_edges: int) -> System:
     rng = np.random.default_rng(0)
     values = np.where(rng.random((n_nodes, LANES)) < 0.1, rng.normal(size=(n_nodes, LANES)), np.nan).astype(np.float32)
     prepared = pcfi.prepare_graph(power_law_graph(n_nodes, n_edges), n_nodes)
-    graph = blocks.make_csr_graph(prepared.indptr, prepared.indices, prepared.weights_as(np.float32))
+    graph = csr_graph.make_csr_graph(prepared.indptr, prepared.indices, prepared.weights_as(np.float32))
     codes, unreached = np.empty((n_nodes, LANES), np.uint8), np.zeros(LANES, np.int64)
     bytes_block = blocks.aligned_block(n_nodes, np.uint8)
     hop_relaxation.mark_sources(hop_search.Sources(values, np.empty((0, 1), bool), np.arange(LANES)), 0, bytes_block)
@@ -200,7 +209,7 @@ def step_candidates(system: System, results: dict[str, np.ndarray]) -> dict[str,
 
     return {
         "vector": timed("vector", vector(system.graph)),
-        "without prefetch": timed("without prefetch", vector(blocks.CsrGraph(*system.graph))),
+        "without prefetch": timed("without prefetch", vector(csr_graph.CsrGraph(*system.graph))),
         "plain": timed("plain", loops(plain_steps(False))),
         "plain, fixed lanes": timed("plain, fixed lanes", loops(plain_steps(True))),
     }
@@ -237,7 +246,7 @@ def solve_candidates(system: System, results: dict[str, np.ndarray]) -> dict[str
 
     return {
         "vector": timed("vector", vector(system.graph)),
-        "without prefetch": timed("without prefetch", vector(blocks.CsrGraph(*system.graph))),
+        "without prefetch": timed("without prefetch", vector(csr_graph.CsrGraph(*system.graph))),
         "plain": timed("plain", loops(plain_solver(False))),
         "plain, fixed lanes": timed("plain, fixed lanes", loops(plain_solver(True))),
     }
@@ -254,7 +263,7 @@ def compare(name: str, n_nodes: int, n_edges: int, repeats: int = REPEATS) -> It
         seconds = interleave(candidates(system, results), repeats=repeats, seconds=30.0)
         for other in results:
             np.testing.assert_allclose(results[other], results["vector"], atol=tolerance, err_msg=f"{task}, {other}")
-        prefetches = isinstance(system.graph, blocks.LargeCsrGraph)
+        prefetches = isinstance(system.graph, csr_graph.LargeCsrGraph)
         yield {
             "graph": name,
             "task": task,

@@ -114,7 +114,7 @@ class ProblemSize:
 
 def diffusion_bytes(size: ProblemSize, settings: Settings) -> int:
     """Bytes of stage 1, besides values and hops: weights, blocks of each thread, the influence matrix."""
-    from pcfi._kernels.blocks import MAX_CACHED_BLOCK_BYTES
+    from pcfi._kernels.csr_graph import MAX_CACHED_BLOCK_BYTES
     from pcfi._kernels.vectors import ROW_BYTES
     from pcfi.stages.diffusion.block_solver import BLOCKS_TO_SETTLE, BLOCKS_TO_STEP
 

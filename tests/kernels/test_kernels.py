@@ -1,5 +1,6 @@
 """Kernels against their reference implementations, on random graphs."""
 
+import mmap
 import os
 import threading
 
@@ -10,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pcfi._kernels import reference
-from pcfi._kernels.blocks import CsrGraph, LargeCsrGraph, aligned_block, lane_count, make_csr_graph, neighbour_sum
+from pcfi._kernels.blocks import aligned_block, lane_count
 from pcfi._kernels.channel_stats import ChannelStats, add_channel_stats, copy_known
+from pcfi._kernels.csr_graph import CsrGraph, LargeCsrGraph, known_neighbour_mean, make_csr_graph, neighbour_sum
 from pcfi._kernels.error_fields import add_outgoing_sums, add_step_weights, take_chebyshev_step
 from pcfi._kernels.hop_relaxation import mark_sources, read_hops, relax
 from pcfi._kernels.hop_search import Sources, search
@@ -109,6 +111,49 @@ def test_neighbour_sum_is_a_product_with_the_flow(problem):
         np.testing.assert_allclose(out, problem.flow @ block, rtol=1e-12, atol=1e-12)
 
 
+@numba.njit
+def all_neighbour_means(graph, block, out):
+    for node in range(len(block)):
+        store(out, node, known_neighbour_mean(graph, block, node))
+
+
+@given(problems())
+def test_the_mean_over_neighbours_ignores_those_without_a_value(problem):
+    graph = prepare_graph(problem.graph, len(problem.features), directed=problem.directed)
+    rng = np.random.default_rng(0)
+    block, out = aligned_block(graph.n_nodes, np.float64), aligned_block(graph.n_nodes, np.float64)
+    block[:] = np.where(rng.random(block.shape) < 0.5, rng.normal(size=block.shape), np.nan)
+    known = ~np.isnan(block)
+    with np.errstate(invalid="ignore"):
+        expected = problem.flow @ np.nan_to_num(block) / (problem.flow @ known.astype(float))
+    for kind in (CsrGraph, LargeCsrGraph):
+        all_neighbour_means(kind(graph.indptr, graph.indices, graph.weights_as(np.float64)), block, out)
+        np.testing.assert_allclose(out, expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("n_neighbours", range(14))
+@pytest.mark.parametrize("weighted", [False, True])
+def test_every_neighbour_is_added_once_whatever_their_number(n_neighbours, weighted):
+    """Four running sums and a rest: an edge could be left out or counted twice at the seam."""
+    block, out = (aligned_block(n_neighbours + 1, np.float32) for _ in range(2))
+    block[:], out[:] = 2.0 ** np.arange(n_neighbours + 1)[:, None], np.nan
+    indptr = np.zeros(n_neighbours + 2, np.int64)
+    indptr[1:] = n_neighbours
+    weights = np.full(n_neighbours, 3.0, np.float32) if weighted else np.empty(0, np.float32)
+    all_neighbour_sums(CsrGraph(indptr, np.arange(1, n_neighbours + 1, dtype=np.int32), weights), block, out)
+    assert (out[0] == (2.0 ** (n_neighbours + 1) - 2) * (3 if weighted else 1)).all()
+    assert (out[1:] == 0).all()
+
+
+def test_a_large_block_is_mapped_so_that_its_memory_is_given_back():
+    block = aligned_block(1 << 17, np.float32)
+    assert block.ctypes.data % 64 == 0
+    base = block
+    while isinstance(base, np.ndarray):
+        base = base.base
+    assert isinstance(base.obj if isinstance(base, memoryview) else base, mmap.mmap)
+
+
 def test_kernels_prefetch_when_blocks_do_not_fit_into_the_cache():
     small, large = (np.zeros(n + 1, np.int64) for n in (1000, 100_000))
     nothing = np.empty(0, np.int32), np.empty(0)
@@ -127,6 +172,9 @@ def test_threads_of_a_team_get_all_rows_and_about_equal_edges(problem, group_siz
     assert [0, *(last for _, last in parts)] == [*(first for first, _ in parts), groups]
     cost = (np.diff(indptr) + 4)[rows]
     fair = (cost.sum() + np.diff(indptr)[problem.known[:, 0]].sum()) / size
+    rows[:8], rows[-8:] = rows[:8][::-1].copy(), rows[-8:][::-1].copy()  # another order within windows
+    shuffled = [member.share(indptr, rows, group_size) for member in team]
+    assert [0, *(last for _, last in shuffled)] == [*(first for first, _ in shuffled), groups]
     for first, last in parts:
         assert cost[first * group_size : last * group_size].sum() <= fair + cost.max(initial=0) * group_size
 
@@ -207,7 +255,9 @@ def test_relaxation_reports_hops_that_do_not_fit():
     forwards = prepare_graph(np.stack([np.arange(299), np.arange(1, 300)]))
     mark_sources(sources, 0, block)
     assert relax(forwards.indptr, forwards.indices, block, stop)
-    assert read_hops(block, 0, np.empty((300, 1), np.uint8), np.zeros(1, np.int64)) == -1
+    n_unreached = np.zeros(1, np.int64)
+    assert read_hops(block, 0, np.empty((300, 1), np.uint8), n_unreached) == -1
+    assert n_unreached[0] == 0  # the search that follows counts them
     order = np.r_[0, np.arange(299, 0, -1)]
     backwards = prepare_graph(np.stack([order[:-1], order[1:]]))
     mark_sources(sources, 0, block)

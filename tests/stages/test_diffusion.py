@@ -10,6 +10,9 @@ from scipy import sparse
 
 import pcfi
 from pcfi._kernels import reference
+from pcfi.inputs.problem import read_problem
+from pcfi.stages.diffusion import Diffusion, confidence_weights
+from pcfi.stages.hops import count_hops
 from random_problems import RandomProblem, numba_threads, problems, random_problem
 from steady_states import caterpillar, citation_like, direct_solve, exact_path_between
 
@@ -251,6 +254,20 @@ def test_sharing_a_block_between_threads_does_not_change_a_bit(monkeypatch, solv
     rng = np.random.default_rng(3)
     problem = random_problem(rng, n_nodes=900, degree=5, n_channels=40, weighted=weighted, kind=kind)
     alone = run(problem, solver=solver).values
-    monkeypatch.setattr("pcfi._kernels.blocks.MAX_CACHED_BLOCK_BYTES", 0)
+    monkeypatch.setattr("pcfi._kernels.csr_graph.MAX_CACHED_BLOCK_BYTES", 0)
     with numba_threads(threads):
         assert run(problem, solver=solver).values.tobytes() == alone.tobytes()
+
+
+def test_nodes_are_visited_window_by_window_and_by_their_number_of_neighbours():
+    rng = np.random.default_rng(0)
+    problem = random_problem(rng, n_nodes=150, degree=5, n_channels=4)
+    read = read_problem(problem.features, problem.graph)
+    hops = count_hops(read)
+    weights = confidence_weights(read.graph, hops, 0.5)
+    order = Diffusion(problem=read, hops=hops, weights=weights, solver=pcfi.UntilSettled()).node_order
+    n_neighbors = np.diff(read.graph.indptr)
+    for start in range(0, 150, 64):
+        window = order[start : start + 64]
+        assert sorted(window) == list(range(start, min(start + 64, 150)))
+        assert (np.diff(n_neighbors[window]) <= 0).all()

@@ -9,6 +9,7 @@ Foundation
     threads               run tasks on a pool of threads
     thread_team           several threads inside one kernel, with barriers
     vectors               a row of a block as a vector register: load, store, arithmetic
+    csr_graph             the graph as kernels take it, and the sum over the neighbours of a node
     blocks                layout of a block; gather channels into a block and scatter them back
 
 Reading the features

@@ -9,30 +9,16 @@ Values are kept in scaled form, y = scale o (x - shift) * factor, because diffus
 value: known cells are the boundary, and unreachable cells and unused lanes are 0.
 """
 
+import contextlib
+import mmap
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.extending import overload
 
 from pcfi._kernels.compiling import compiled
-from pcfi._kernels.vectors import ROW_BYTES, load, prefetch, splat, store, where_positive
+from pcfi._kernels.csr_graph import neighbour_sum
+from pcfi._kernels.vectors import ROW_BYTES, load, splat, store, where_positive
 from pcfi._typing import Array
-
-
-class CsrGraph(NamedTuple):
-    """In-neighbours of each node in compressed sparse rows; empty `weights` mean that all are 1."""
-
-    indptr: Array
-    indices: Array
-    weights: Array
-
-
-class LargeCsrGraph(NamedTuple):
-    """The same for a graph whose blocks do not fit into the cache: kernels prefetch the rows of neighbours."""
-
-    indptr: Array
-    indices: Array
-    weights: Array
 
 
 class BlockChannels(NamedTuple):
@@ -59,16 +45,7 @@ class CellScale(NamedTuple):
     by_node: Array
 
 
-AnyCsrGraph = CsrGraph | LargeCsrGraph
-
-PREFETCH_DISTANCE = 64  # edges between the prefetch of a row and its use
-MAX_CACHED_BLOCK_BYTES = 1 << 22  # blocks of this size and above count as larger than the cache
-
-
-def make_csr_graph(indptr: Array, indices: Array, weights: Array) -> AnyCsrGraph:
-    """Wrap the arrays in the class that suits the size of the graph."""
-    kind = LargeCsrGraph if (len(indptr) - 1) * ROW_BYTES >= MAX_CACHED_BLOCK_BYTES else CsrGraph
-    return kind(indptr, indices, weights)
+MIN_MAPPED_BYTES = 1 << 22  # smaller blocks are reused by the allocator
 
 
 def lane_count(dtype: Any) -> int:
@@ -77,60 +54,27 @@ def lane_count(dtype: Any) -> int:
 
 
 def aligned_block(n_nodes: int, dtype: Any) -> Array:
-    """Allocate an uninitialised block whose rows are cache lines, so that reading a row touches one line, not two."""
-    raw = np.empty(n_nodes * ROW_BYTES + ROW_BYTES, dtype=np.uint8)
+    """Allocate an uninitialised block whose rows are cache lines, so that reading a row touches one line, not two.
+
+    A large block is mapped, so that its memory is given back at once: freed by a thread, an array of this size would
+    stay with the allocator, out of reach of other threads.
+    """
+    n_bytes = n_nodes * ROW_BYTES
+    if n_bytes >= MIN_MAPPED_BYTES:
+        raw = np.frombuffer(_map_memory(n_bytes), dtype=np.uint8)
+    else:
+        raw = np.empty(n_bytes + ROW_BYTES, dtype=np.uint8)
     start = -raw.ctypes.data % ROW_BYTES
-    block: Array = raw[start : start + n_nodes * ROW_BYTES].view(dtype).reshape(n_nodes, lane_count(dtype))
+    block: Array = raw[start : start + n_bytes].view(dtype).reshape(n_nodes, lane_count(dtype))
     return block
 
 
-def neighbour_sum(graph: Any, block: Array, node: int) -> Any:
-    """Return the weighted sum of the rows of `block` over the in-neighbours of `node`, as a vector."""
-    raise NotImplementedError("neighbour_sum works inside compiled kernels only")
-
-
-def _plain_sum(graph, block, node):
-    total = splat(block, 0.0)
-    if graph.weights.size:
-        for edge in range(graph.indptr[node], graph.indptr[node + 1]):
-            total = total + splat(block, graph.weights[edge]) * load(block, graph.indices[edge])
-    else:
-        for edge in range(graph.indptr[node], graph.indptr[node + 1]):
-            total = total + load(block, graph.indices[edge])
-    return total
-
-
-def _prefetching_sum(graph, block, node):
-    total = splat(block, 0.0)
-    end = len(graph.indices) - 1
-    if graph.weights.size:
-        for edge in range(graph.indptr[node], graph.indptr[node + 1]):
-            prefetch(block, graph.indices[min(edge + PREFETCH_DISTANCE, end)])
-            total = total + splat(block, graph.weights[edge]) * load(block, graph.indices[edge])
-    else:
-        for edge in range(graph.indptr[node], graph.indptr[node + 1]):
-            prefetch(block, graph.indices[min(edge + PREFETCH_DISTANCE, end)])
-            total = total + load(block, graph.indices[edge])
-    return total
-
-
-@overload(neighbour_sum, jit_options={"nogil": True, "error_model": "numpy", "forceinline": True}, strict=False)
-def _choose_sum(graph, block, node):
-    return _prefetching_sum if graph.instance_class is LargeCsrGraph else _plain_sum
-
-
-def prefetch_neighbour(graph: Any, block: Array, edge: int) -> None:
-    """Prefetch the row that is used `PREFETCH_DISTANCE` edges later, if blocks do not fit into the cache."""
-    raise NotImplementedError("prefetch_neighbour works inside compiled kernels only")
-
-
-def _prefetch_later_row(graph, block, edge):
-    prefetch(block, graph.indices[min(edge + PREFETCH_DISTANCE, len(graph.indices) - 1)])
-
-
-@overload(prefetch_neighbour, jit_options={"forceinline": True}, strict=False)
-def _choose_prefetch(graph, block, edge):
-    return _prefetch_later_row if graph.instance_class is LargeCsrGraph else lambda graph, block, edge: None
+def _map_memory(n_bytes: int) -> mmap.mmap:
+    memory = mmap.mmap(-1, n_bytes)
+    if hasattr(mmap, "MADV_HUGEPAGE"):  # as numpy does for large arrays
+        with contextlib.suppress(OSError):
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return memory
 
 
 @compiled

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pcfi._kernels.blocks import aligned_block, neighbour_sum
+from pcfi._kernels.blocks import aligned_block
 from pcfi._kernels.compiling import compiled, inner
+from pcfi._kernels.csr_graph import neighbour_sum
 from pcfi._kernels.thread_team import barrier
 from pcfi._kernels.vectors import absolute, load, maximum, splat, store, where_positive
 from pcfi._typing import Array

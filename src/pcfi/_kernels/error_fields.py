@@ -1,7 +1,7 @@
 """Passes of the random fields of errors over a graph: weights of the steps, and steps of a Chebyshev recurrence."""
 
-from pcfi._kernels.blocks import neighbour_sum
 from pcfi._kernels.compiling import compiled
+from pcfi._kernels.csr_graph import neighbour_sum
 from pcfi._kernels.vectors import load, splat, store
 
 

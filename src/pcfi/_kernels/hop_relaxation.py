@@ -5,6 +5,8 @@ vector, so an edge costs one instruction for all patterns. The number of passes 
 with the number of patterns; graphs that need more than `MAX_PASSES` passes are left to `hop_search`.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from pcfi._kernels.compiling import compiled
@@ -14,6 +16,7 @@ from pcfi._typing import Array
 
 MAX_PASSES = 64  # beyond this a queue is faster
 UNREACHED = 255  # the largest byte
+ROWS_AT_A_TIME = 8192  # arrays that numpy computes on the way have at most half a megabyte
 
 
 def mark_sources(sources: Sources, first: int, block: Array) -> None:
@@ -22,9 +25,16 @@ def mark_sources(sources: Sources, first: int, block: Array) -> None:
     width = len(channels)
     consecutive = (np.diff(channels) == 1).all()
     chosen = slice(channels[0], channels[0] + width) if consecutive else channels  # a slice is not copied
-    missing = ~sources.known[:, chosen] if len(sources.known) else np.isnan(sources.values[:, chosen])
-    np.negative(missing.view(np.uint8), out=block[:, :width])  # 0 or 255
-    block[:, width:] = 0
+    for rows in _row_slices(len(block)):
+        has_mask = len(sources.known) > 0
+        missing = ~sources.known[rows, chosen] if has_mask else np.isnan(sources.values[rows, chosen])
+        np.negative(missing.view(np.uint8), out=block[rows, :width])  # 0 or 255
+        block[rows, width:] = 0
+
+
+def _row_slices(n_rows: int) -> Iterator[slice]:
+    """Slices of rows, so that what numpy computes on the way is small."""
+    return (slice(start, start + ROWS_AT_A_TIME) for start in range(0, n_rows, ROWS_AT_A_TIME))
 
 
 @compiled
@@ -57,13 +67,16 @@ def read_hops(block: Array, first: int, codes: Array, unreached: Array) -> int:
 
     Return the largest number of hops, or -1 if some nodes may be unreached only because a byte cannot hold their hops.
     """
-    hops = block[:, : codes.shape[1] - first]
-    last = first + hops.shape[1]
-    codes[:, first:last] = hops
-    following = hops + np.uint8(1)  # UNREACHED becomes 0
-    deepest = int(following.max(initial=1)) - 1
+    width = min(block.shape[1], codes.shape[1] - first)
+    deepest, n_unreached = 0, np.zeros(width, dtype=np.int64)
+    for rows in _row_slices(len(block)):
+        hops = block[rows, :width]
+        codes[rows, first : first + width] = hops
+        following = hops + np.uint8(1)  # UNREACHED becomes 0
+        deepest = max(deepest, int(following.max(initial=1)) - 1)
+        if not following.all():
+            n_unreached += len(hops) - np.count_nonzero(following, axis=0)
     if deepest == UNREACHED - 1:
         return -1
-    if not following.all():
-        unreached[first:last] += len(hops) - np.count_nonzero(following, axis=0)
+    unreached[first : first + width] += n_unreached
     return deepest

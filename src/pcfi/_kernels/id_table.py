@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import types
 from numba.extending import intrinsic
 
 from pcfi._kernels.compiling import compiled, inlined
+from pcfi._kernels.vectors import emit_prefetch
 
 WORD = 8
 SHIFT, FACTOR = np.uint64(29), np.uint64(0x9E3779B97F4A7C15)  # of the hash; the factor is 2^64 over the golden ratio
@@ -40,11 +41,7 @@ def _prefetch(typing: Any, array: Any, place: Any) -> Any:
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         first = context.make_array(signature.args[0])(context, builder, args[0]).data
-        address = builder.bitcast(builder.gep(first, [args[1]]), ir.IntType(8).as_pointer())
-        number = ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [address.type, number, number, number])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        builder.call(function, [address, *(ir.Constant(number, flag) for flag in (0, 3, 1))])  # read, keep, data
+        emit_prefetch(builder, builder.gep(first, [args[1]]))
         return context.get_dummy_value()
 
     return types.void(array, types.intp), build

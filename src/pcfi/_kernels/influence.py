@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from pcfi._kernels.blocks import neighbour_sum
 from pcfi._kernels.compiling import compiled
+from pcfi._kernels.csr_graph import neighbour_sum
 from pcfi._kernels.vectors import absolute, load, splat, store, where_positive
 
 

@@ -6,8 +6,8 @@ change so little in a step that it could be mistaken for settled.
 
 import numpy as np
 
-from pcfi._kernels.blocks import prefetch_neighbour
 from pcfi._kernels.compiling import compiled, inner
+from pcfi._kernels.csr_graph import known_neighbour_mean
 from pcfi._kernels.thread_team import barrier
 from pcfi._kernels.vectors import count_nan, load, splat, store, where_not_nan, where_positive
 
@@ -62,15 +62,5 @@ def fill_initial_guess(graph, pending, free, scratch, scales, block, team, n_fil
 @inner
 def average_neighbours(graph, node, block, out):
     """Write the row of `node` to `out`, NaN lanes replaced by the mean of the neighbours that have a value."""
-    nan, zero, one = splat(block, np.nan), splat(block, 0.0), splat(block, 1.0)
-    weight_sum, total = zero, zero
-    weighted = graph.weights.size > 0
-    for edge in range(graph.indptr[node], graph.indptr[node + 1]):
-        prefetch_neighbour(graph, block, edge)
-        value = load(block, graph.indices[edge])
-        weight = where_not_nan(value, splat(block, graph.weights[edge]) if weighted else one, zero)
-        weight_sum = weight_sum + weight
-        total = total + weight * where_not_nan(value, value, zero)
-    mean = where_positive(weight_sum, total / where_positive(weight_sum, weight_sum, one), nan)
     own = load(block, node)
-    store(out, node, where_not_nan(own, own, mean))
+    store(out, node, where_not_nan(own, own, known_neighbour_mean(graph, block, node)))

@@ -1,7 +1,7 @@
 """A fixed number of diffusion steps on a block, with known cells reset in the same pass."""
 
-from pcfi._kernels.blocks import neighbour_sum
 from pcfi._kernels.compiling import compiled, inner
+from pcfi._kernels.csr_graph import neighbour_sum
 from pcfi._kernels.thread_team import barrier
 from pcfi._kernels.vectors import absolute, load, maximum, splat, store, where_positive
 

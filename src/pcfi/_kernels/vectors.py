@@ -26,7 +26,8 @@ class Vector(types.Type):
         super().__init__(name=f"Vector({dtype} x {self.lanes})")
 
 
-def _llvm_type(vector: Vector) -> ir.VectorType:
+def llvm_type(vector: Vector) -> ir.VectorType:
+    """Return the LLVM type of a row."""
     width = vector.dtype.bitwidth
     if isinstance(vector.dtype, types.Integer):
         return ir.VectorType(ir.IntType(width), vector.lanes)
@@ -36,14 +37,14 @@ def _llvm_type(vector: Vector) -> ir.VectorType:
 @register_model(Vector)
 class _VectorModel(models.PrimitiveModel):
     def __init__(self, manager: Any, vector: Vector) -> None:
-        super().__init__(manager, vector, _llvm_type(vector))
+        super().__init__(manager, vector, llvm_type(vector))
 
 
 def _row_pointer(context: Any, builder: Any, array_type: Any, array: Any, row: Any) -> Any:
     data = context.make_array(array_type)(context, builder, array).data
     vector = Vector(array_type.dtype)
     offset = builder.mul(row, ir.Constant(row.type, vector.lanes))
-    return builder.bitcast(builder.gep(data, [offset]), _llvm_type(vector).as_pointer())
+    return builder.bitcast(builder.gep(data, [offset]), llvm_type(vector).as_pointer())
 
 
 def _alignment(array_type: Any) -> int:
@@ -73,20 +74,21 @@ def store(typing: Any, block: Any, row: Any, vector: Any) -> Any:
     return types.void(block, types.intp, vector), build
 
 
-@intrinsic
-def prefetch(typing: Any, block: Any, row: Any) -> Any:
-    """Start to fetch row `row` of `block` into the cache."""
+def emit_prefetch(builder: Any, pointer: Any) -> None:
+    """Emit the instruction that starts to fetch what is at `pointer` into the cache."""
+    address = builder.bitcast(pointer, ir.IntType(8).as_pointer())
+    number = ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [address.type, number, number, number])
+    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+    builder.call(function, [address, *(ir.Constant(number, flag) for flag in (0, 3, 1))])  # read, keep, data
 
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        pointer = _row_pointer(context, builder, signature.args[0], args[0], args[1])
-        address = builder.bitcast(pointer, ir.IntType(8).as_pointer())
-        number = ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [address.type, number, number, number])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        builder.call(function, [address, *(ir.Constant(number, flag) for flag in (0, 3, 1))])  # read, keep, data
-        return context.get_dummy_value()
 
-    return types.void(block, types.intp), build
+def emit_splat(builder: Any, shape: ir.VectorType, scalar: Any) -> Any:
+    """Emit a vector of type `shape` with `scalar` in every lane."""
+    index, undefined = ir.IntType(32), ir.Constant(shape, ir.Undefined)
+    single = builder.insert_element(undefined, scalar, ir.Constant(index, 0))
+    lanes = ir.Constant(ir.VectorType(index, shape.count), [0] * shape.count)
+    return builder.shuffle_vector(single, undefined, lanes)
 
 
 @intrinsic
@@ -96,11 +98,7 @@ def splat(typing: Any, block: Any, value: Any) -> Any:
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         scalar = context.cast(builder, args[1], signature.args[1], vector.dtype)
-        shape = _llvm_type(vector)
-        index = ir.IntType(32)
-        single = builder.insert_element(ir.Constant(shape, ir.Undefined), scalar, ir.Constant(index, 0))
-        lanes = ir.Constant(ir.VectorType(index, vector.lanes), [0] * vector.lanes)
-        return builder.shuffle_vector(single, ir.Constant(shape, ir.Undefined), lanes)
+        return emit_splat(builder, llvm_type(vector), scalar)
 
     return vector(block, value), build
 
@@ -127,7 +125,7 @@ for _symbol, _instruction in (
 
 
 def _call(builder: Any, name: str, vector: Vector, *args: Any) -> Any:
-    shape = _llvm_type(vector)
+    shape = llvm_type(vector)
     signature = ir.FunctionType(shape, [shape] * len(args))
     kind = "i" if isinstance(vector.dtype, types.Integer) else "f"
     full_name = f"llvm.{name}.v{vector.lanes}{kind}{vector.dtype.bitwidth}"

@@ -120,7 +120,7 @@ class ErrorModel:
 
     def counting_graph(self, graph: Graph) -> Any:
         """The graph for kernels, with weights in numbers of neighbours."""
-        from pcfi._kernels.blocks import CsrGraph
+        from pcfi._kernels.csr_graph import CsrGraph
 
         return CsrGraph(graph.indptr, graph.indices, graph.weights_as(np.float64) / self.edge_weight)
 
@@ -239,7 +239,7 @@ def cell_features(
 
 def neighbour_moments(graph: Graph, hops: Hops, values: Array, unit: Array, nodes: Array, channels: Array) -> Array:
     """Weight, mean and sum of squared deviations of the known neighbours of each cell, in units of the channels."""
-    from pcfi._kernels.blocks import CsrGraph
+    from pcfi._kernels.csr_graph import CsrGraph
     from pcfi._kernels.neighbor_spread import neighbour_spread
     from pcfi._kernels.threads import run_rows
 

@@ -49,7 +49,8 @@ class FieldSampler:
     """Samples fields on a graph, as many at a time as a block has lanes."""
 
     def __init__(self, graph: Graph) -> None:
-        from pcfi._kernels.blocks import lane_count, make_csr_graph
+        from pcfi._kernels.blocks import lane_count
+        from pcfi._kernels.csr_graph import make_csr_graph
 
         self.graph = graph
         self.dtype = np.dtype(np.float64 if needs_float64(graph.weight_range, FixedSteps()) else np.float32)

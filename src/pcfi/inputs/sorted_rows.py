@@ -10,7 +10,8 @@ from pcfi._typing import Array
 
 MIN_EDGES = 100_000  # from which the compiled sort is worth loading; scipy sorts fewer
 DIGIT_BITS = 11  # of the radix sort: the counts of a digit, 16 kB, stay in the first cache
-BUCKETS = 1024  # at most: the entries of a bucket, some 100 kB of a large graph, are sorted within the cache
+MAX_BUCKETS = 1024
+BUCKET_EDGES = 1 << 13  # edges in a bucket of a smaller graph: their entries, some 100 kB, are sorted within the cache
 
 
 def sorted_rows(
@@ -46,7 +47,8 @@ def _by_scipy(
 def _by_buckets(
     rows: Array, neighbours: Array, weights: Array, n_rows: int, both_sides: bool
 ) -> tuple[Array, Array, Array | None]:
-    shift = max(0, (max(n_rows, 1) - 1).bit_length() - BUCKETS.bit_length() + 1)
+    n_buckets = min(MAX_BUCKETS, -(-len(rows) // BUCKET_EDGES))
+    shift = max(0, (max(n_rows, 1) - 1).bit_length() - n_buckets.bit_length() + 1)
     starts, keys, key_weights = _in_buckets(rows, neighbours, weights, both_sides, shift, n_rows)
     lengths, indices = np.empty(n_rows, dtype=np.int64), np.empty(len(keys), dtype=np.int32)
     sums = keys.view(np.float64)  # the keys are no longer needed where a weight is written

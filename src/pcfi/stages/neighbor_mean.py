@@ -9,7 +9,7 @@ from pcfi.inputs.problem import SMALL, Problem
 
 def fill_from_neighbors(problem: Problem, out: Array) -> None:
     """Fill the missing cells of `out` that have a known neighbour; the others stay as they are."""
-    from pcfi._kernels.blocks import CsrGraph
+    from pcfi._kernels.csr_graph import CsrGraph
     from pcfi._kernels.neighbor_mean import neighbour_means
     from pcfi._kernels.threads import run_rows
 

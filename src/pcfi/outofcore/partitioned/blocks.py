@@ -9,16 +9,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pcfi._kernels.blocks import (
-    AnyCsrGraph,
     BlockCells,
     aligned_block,
     confidence_diagonal,
     degree_diagonal,
     gather_block,
-    make_csr_graph,
     scatter_block,
 )
 from pcfi._kernels.conjugate_gradients import PIECE_ROWS
+from pcfi._kernels.csr_graph import AnyCsrGraph, make_csr_graph
 from pcfi._kernels.row_groups import eliminate_part
 from pcfi._kernels.steps import invert_diagonal
 from pcfi._typing import Array

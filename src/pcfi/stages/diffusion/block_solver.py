@@ -8,16 +8,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pcfi._kernels.blocks import (
-    AnyCsrGraph,
     BlockCells,
     BlockChannels,
     CellScale,
-    LargeCsrGraph,
     aligned_block,
     confidence_diagonal,
     degree_diagonal,
     fill_scales,
-    make_csr_graph,
 )
 from pcfi._kernels.conjugate_gradients import (
     PIECE_ROWS,
@@ -27,6 +24,7 @@ from pcfi._kernels.conjugate_gradients import (
     make_stopping_rule,
     solve_steady_state,
 )
+from pcfi._kernels.csr_graph import AnyCsrGraph, LargeCsrGraph, make_csr_graph
 from pcfi._kernels.initial_guess import fill_initial_guess
 from pcfi._kernels.leaf_elimination import eliminate_leaves, restore_leaves
 from pcfi._kernels.steps import invert_diagonal, max_residual, take_steps
@@ -149,6 +147,7 @@ def prepare(
     if diffusion.centred:
         n_leaves = eliminate_leaves(csr_graph, free, n_lanes, remaining, leaves, parents, rows, scales)
     leaves, parents, rows = leaves[:n_leaves], parents[:n_leaves], rows[: len(rows) - n_leaves]
+    rows = _in_order(rows, diffusion.node_order)
     degree = diffusion.weights.degree
     diagonal = free  # in place, which saves a block
 
@@ -160,6 +159,15 @@ def prepare(
 
     executor.map_rows(len(rows), fill_diagonal)
     return Block(solution, scales, diagonal, rows, leaves, parents, spare)
+
+
+def _in_order(rows: Array, order: Array | None) -> Array:
+    """The rows in the order of `order`, which has all of them."""
+    if order is None:
+        return rows
+    chosen = np.zeros(len(order), dtype=np.bool_)
+    chosen[rows] = True
+    return np.asarray(order[chosen[order]])
 
 
 def _open(opening: Opening, cells: BlockCells, executor: Executor) -> Array:

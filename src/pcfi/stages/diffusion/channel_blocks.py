@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from pcfi._kernels.blocks import AnyCsrGraph, BlockCells, CellScale, gather_block, lane_count, scatter_block
+from pcfi._kernels.blocks import BlockCells, CellScale, gather_block, lane_count, scatter_block
+from pcfi._kernels.csr_graph import AnyCsrGraph
 from pcfi._kernels.thread_team import Executor
 from pcfi._typing import Array
 from pcfi.stages.diffusion import sweeps

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from pcfi._kernels.blocks import CsrGraph, aligned_block, lane_count
+from pcfi._kernels.blocks import aligned_block, lane_count
+from pcfi._kernels.csr_graph import CsrGraph
 from pcfi._kernels.sweeps import SweepMatrix, fill_sweep_matrix, first_sweep, order_by_hops, sweep, take_relative_steps
 from pcfi._kernels.threads import run_tasks
 from pcfi._typing import Array
