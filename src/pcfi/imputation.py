@@ -211,7 +211,7 @@ def _report(problem: Problem, resolved: Resolved, filled: Filled) -> tuple[Imput
         n_unreachable = count_unreachable(hops, problem)
     else:
         n_unreachable = int(empty[problem.first_channels].sum()) * problem.n_counted
-    if tuning is not None and tuning.columns and hops is not None:
+    if tuning is not None and hops is not None:
         of_columns = unreachable_by_column(hops, problem)
         tuning = replace(tuning, columns=tuning.columns.with_unreachable(of_columns.tolist()))
     notices = usual_warnings(problem, settings, status, converged=converged, n_unreachable=n_unreachable)

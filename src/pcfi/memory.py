@@ -188,11 +188,11 @@ def tuning_bytes(size: ProblemSize, n_known: int, working: int) -> int:
     mask, patterns = sampled.n_nodes * size.n_channels, sampled.n_nodes * size.n_patterns
     n_units = n_known * size.n_patterns // size.n_channels
     is_sample = sampled.n_nodes < size.n_nodes  # cells are hidden at few of its nodes, so all folds are needed
-    n_folds = MAX_FOLDS if is_sample else folds_of_size(n_units, size.n_channels)
+    n_folds = MAX_FOLDS if is_sample else folds_of_size(n_units, n_known, size.n_channels)
     n_hidden = n_folds * min(n_known // N_PARTS, MAX_HIDDEN)
     dividing = (n_folds + 1) * mask + PATTERN_BYTES * patterns + UNIT_BYTES * n_units
-    # filled, on a log scale, divided by degrees, standardised
-    trying = n_folds * (mask + patterns) + 3 * mask * size.itemsize + 8 * mask + working
+    # filled, on a log scale, divided by degrees
+    trying = n_folds * (mask + patterns) + 3 * mask * size.itemsize + working
     training = TRAINING_ARRAYS * 8 * MAX_TRAINING_CELLS + 4 * min(mask, MAX_TRAINING_ROWS * size.n_channels)
     return int(CELL_BYTES * n_hidden + max(dividing, trying) + training)
 

@@ -1,6 +1,7 @@
 """Errors on hidden cells -> a report for each column, with a verdict."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -23,28 +24,69 @@ def column_names(problem: Problem) -> list[str]:
 
 def report_columns(problem: Problem, model: ValueModel, errors: ColumnErrors) -> ColumnReports:
     """One report per column; the channels of a categorical column count together."""
-    columns, names = problem.columns, column_names(problem)
-    n_nodes = len(problem.values)
+    constant = problem.channels.constant.copy()
+    constant[problem.categorical] = False
+    facts = ColumnFacts(
+        names=column_names(problem),
+        columns=problem.columns,
+        n_nodes=len(problem.values),
+        n_known=problem.channels.n_known,
+        constant=constant,
+        graph="the graph" if problem.build_graph is None else "similar rows",
+        model=model,
+        errors=errors,
+    )
+    return ColumnReports(facts.reports)
 
-    def total(part: Array) -> Array:
-        return np.bincount(columns, weights=part, minlength=len(names))
 
-    sums = {
-        name: total(getattr(errors, name)) for name in ("of_mean", "of_graph", "of_row", "of_model", "squared_gains")
-    }
-    n_hidden = total(errors.n_hidden)
-    explained = {name: _explained(part, sums["of_mean"]) for name, part in sums.items() if name != "squared_gains"}
-    covered = total(errors.covered * errors.n_hidden) / np.maximum(n_hidden, 1)
-    reports = []
-    first_channels, widths = np.searchsorted(columns, np.arange(len(names))), np.bincount(columns)
-    for number, name in enumerate(names):
-        first = int(first_channels[number])
-        n_known = int(problem.channels.n_known[first])
-        reports.append(
-            ColumnReport(
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ColumnFacts:
+    """What the reports of the columns are made from.
+
+    Attributes
+    ----------
+    names : list of str, one per column
+    columns, n_known, constant : ndarray, one entry per channel
+        Column of each channel, number of its known cells, and whether they are all equal.
+    n_nodes : int
+    graph : str
+        What the graph is called: one that is made from the table adds no facts.
+    model : ValueModel
+    errors : ColumnErrors
+    """
+
+    names: list[str]
+    columns: Array
+    n_nodes: int
+    n_known: Array
+    constant: Array
+    graph: str
+    model: ValueModel
+    errors: ColumnErrors
+
+    def reports(self) -> list[ColumnReport]:
+        """One report per column."""
+        columns, names, errors, model = self.columns, self.names, self.errors, self.model
+
+        def total(part: Array) -> Array:
+            return np.bincount(columns, weights=part, minlength=len(names))
+
+        sums = {
+            name: total(getattr(errors, name))
+            for name in ("of_mean", "of_graph", "of_row", "of_model", "squared_gains")
+        }
+        n_hidden = total(errors.n_hidden)
+        explained = {name: _explained(part, sums["of_mean"]) for name, part in sums.items() if name != "squared_gains"}
+        covered = total(errors.covered * errors.n_hidden) / np.maximum(n_hidden, 1)
+        covariance = _graph_covariance(model)
+        first_channels, widths = np.searchsorted(columns, np.arange(len(names))), np.bincount(columns)
+        reports = []
+        for number, (name, first) in enumerate(zip(names, first_channels.tolist(), strict=True)):
+            n_known = int(self.n_known[first])
+            report = ColumnReport(
                 name=name,
                 n_known=n_known,
-                n_missing=n_nodes - n_known,
+                n_missing=self.n_nodes - n_known,
                 n_hidden=int(n_hidden[number]) // int(widths[number]),
                 rmse=_root(sums["of_model"][number], n_hidden[number], errors.unit[first]),
                 rmse_of_mean=_root(sums["of_mean"][number], n_hidden[number], errors.unit[first]),
@@ -58,18 +100,11 @@ def report_columns(problem: Problem, model: ValueModel, errors: ColumnErrors) ->
                     n_hidden[number], sums["of_mean"][number], sums["of_model"][number], sums["squared_gains"][number]
                 ),
             )
-        )
-    covariance, constant = _graph_covariance(model), problem.channels.constant.copy()
-    constant[problem.categorical] = False
-    graph = "the graph" if problem.build_graph is None else "similar rows"  # a graph made from the table adds no facts
-    verdicts = []
-    for report, channel in zip(reports, first_channels.tolist(), strict=True):
-        companions = partial(_companions, model, channel, columns, names)
-        unlearned = _unlearned(report, is_constant=bool(constant[channel]))
-        verdicts.append(unlearned or _explained_by(report, graph, covariance[channel], companions))
-    return ColumnReports(
-        ColumnReport(**{**vars(report), "verdict": verdict}) for report, verdict in zip(reports, verdicts, strict=True)
-    )
+            companions = partial(_companions, model, first, columns, names)
+            verdict = _unlearned(report, is_constant=bool(self.constant[first]))
+            verdict = verdict or _explained_by(report, self.graph, covariance[first], companions)
+            reports.append(replace(report, verdict=verdict))
+        return reports
 
 
 def _explained(errors: Array, of_mean: Array) -> Array:

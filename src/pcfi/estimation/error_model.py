@@ -218,7 +218,8 @@ def shrunken_skewness(values: Array, channels: Array, n_channels: int) -> Array:
     counts = np.maximum(np.bincount(channels, minlength=n_channels), 1)
     centred = values - mean(values)[channels]
     variance = np.maximum(mean(centred**2), np.finfo(np.float64).tiny)
-    own = mean((centred / np.sqrt(variance)[channels]) ** 3)
+    relative = centred / np.sqrt(variance)[channels]
+    own = mean(relative * relative * relative)  # much faster than a power
     return np.asarray(own * np.maximum(1 - 6 / counts / np.maximum(own**2, 1e-300), 0.0))
 
 

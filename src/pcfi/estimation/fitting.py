@@ -15,7 +15,7 @@ from pcfi.estimation.conformal_scores import ConformalScores
 from pcfi.estimation.error_fitting import ColumnErrors, constant_errors, fit_errors, known_deviations
 from pcfi.estimation.error_model import ErrorModel, ErrorRegression
 from pcfi.estimation.factor_model import FactorModel
-from pcfi.estimation.folds import N_PARTS, Fold, make_folds
+from pcfi.estimation.folds import MAX_HIDDEN, N_PARTS, Fold, make_folds
 from pcfi.estimation.graph_estimates import (
     Candidate,
     HiddenEstimates,
@@ -47,6 +47,7 @@ from pcfi.stages.degree_scaling import DegreeScale, grows_with_degree
 
 MAX_FOLDS = 5
 ENOUGH_UNITS = 5_000  # nodes in patterns that folds hide, where a table has them
+ENOUGH_HIDDEN = 500_000  # cells that folds of tables without regressions hide: one node is hundreds of them
 REGRESSION_UNITS = 50_000  # the same if columns are regressed on each other, which hidden cells are needed for
 ENOUGH_CELLS = 2_000  # hidden cells that decide on the number of factors
 MIN_UNITS = 5  # hidden cells, or nodes where whole nodes are missing, that something can be learned from
@@ -171,18 +172,21 @@ def prior_model(sample: Sample, scale: ChannelScale) -> ValueModel:
 
 
 def number_of_folds(sample: Sample) -> int:
-    """As many folds as together hide enough nodes in patterns, of those that may be hidden."""
+    """As many folds as together hide enough nodes in patterns or cells, of those that may be hidden."""
     channels = sample.problem.channels
-    n_units = int(channels.n_known[channels.representatives].sum())
+    n_known = channels.n_known
     if sample.core is not None:
-        n_units = int(known_mask(sample.problem)[sample.core][:, channels.representatives].sum())
-    return folds_of_size(n_units, int(np.count_nonzero(~channels.constant)))
+        n_known = np.count_nonzero(known_mask(sample.problem)[sample.core], axis=0)
+    n_units, n_cells = int(n_known[channels.representatives].sum()), int(n_known[~channels.constant].sum())
+    return folds_of_size(n_units, n_cells, int(np.count_nonzero(~channels.constant)))
 
 
-def folds_of_size(n_units: int, n_channels: int) -> int:
-    """The same, from the number of nodes in patterns that are known and of channels that are modelled."""
-    enough = REGRESSION_UNITS if has_regression(n_channels) else ENOUGH_UNITS
-    return int(np.clip(-(-enough * N_PARTS // max(n_units, 1)), 1, MAX_FOLDS))
+def folds_of_size(n_units: int, n_cells: int, n_channels: int) -> int:
+    """The same, from the numbers of known nodes in patterns, of known cells, and of channels that are modelled."""
+    regresses = has_regression(n_channels)
+    by_units = -(-(REGRESSION_UNITS if regresses else ENOUGH_UNITS) * N_PARTS // max(n_units, 1))
+    by_cells = MAX_FOLDS if regresses else -(-ENOUGH_HIDDEN // max(min(n_cells // N_PARTS, MAX_HIDDEN), 1))
+    return int(np.clip(min(by_units, by_cells), 1, MAX_FOLDS))
 
 
 def _lacking(problem: Problem, scale: ChannelScale, folds: list[Fold]) -> str:

@@ -7,15 +7,18 @@ are compared by incomplete columns of numbers: a graph may be made from complete
 estimated, and rows of one category (a region) are all alike.
 """
 
+from typing import Any
+
 import numpy as np
 
 from pcfi._typing import Array
-from pcfi.inputs.problem import Problem, known_mask
+from pcfi.inputs.problem import Problem, known_mask, places
 
 MIN_SHARE = 0.5  # of the neighbours, beyond chance, that are most similar rows: more than homophily brings about
 MIN_DEGREE = 3  # on average: on a path, such as time, neighbours of a smooth series are its most similar rows
 MAX_NODES = 32  # nodes that are looked at
 MAX_CELLS = 2_000_000  # of the columns that rows are compared by
+MIN_DENSE_SHARE = 0.1  # of cells that are known, from which on products with dense matrices are faster
 
 
 def share_of_similar_rows(problem: Problem) -> float:
@@ -46,18 +49,22 @@ def _distances(problem: Problem, known: Array, columns: Array, nodes: Array) -> 
     """Squared distances of some nodes from all: by the columns that both know, and with the mean in missing cells."""
     from scipy import sparse
 
-    rows, at = np.nonzero(known)
+    rows, at = places(known)
+    ends = np.searchsorted(rows, np.arange(len(known) + 1))
     channels, place = problem.channels, columns[at]
     values = (problem.values[rows, place] - channels.mean[place]) / channels.magnitude[place]
     counts = np.maximum(np.bincount(at, minlength=len(columns)), 1)
     deviation = np.sqrt(np.bincount(at, weights=values**2, minlength=len(columns)) / counts)
     values = values / np.where(deviation > 0, deviation, 1.0)[at]
 
-    def matrix(cells: Array) -> sparse.csr_array:
-        return sparse.csr_array((cells, (rows, at)), shape=known.shape)
+    def matrix(cells: Array) -> Any:
+        found = sparse.csr_array((cells, at, ends), shape=known.shape)
+        return found if len(cells) < MIN_DENSE_SHARE * known.size else found.toarray()
 
     z, squares, ones = matrix(values), matrix(values**2), matrix(np.ones(len(values)))
-    query, known_to_query = z[nodes].toarray(), known[nodes].astype(np.float64)
+    known_to_query = known[nodes].astype(np.float64)
+    query = np.zeros(known_to_query.shape)
+    query[known[nodes]] = np.concatenate([values[ends[node] : ends[node + 1]] for node in nodes])
     products, common = z @ query.T, ones @ known_to_query.T
     between = ones @ (query**2).T + squares @ known_to_query.T - 2 * products
     between = np.where(common > 0, between / np.maximum(common, 1), np.inf)

@@ -1,8 +1,9 @@
 """Results of the estimation as data: chosen parameters, evidence, and one report per column."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, overload
 
 import numpy as np
 
@@ -68,10 +69,33 @@ class ColumnReport:
     n_unreachable: int = 0
 
 
-class ColumnReports(tuple[ColumnReport, ...]):
-    """One `ColumnReport` per column; prints as a table, `to_frame()` is one of pandas."""
+class ColumnReports(Sequence[ColumnReport]):
+    """One `ColumnReport` per column, made when it is first looked at; prints as a table, `to_frame()` is one of pandas.
 
-    __slots__ = ()
+    `reports` are the reports, or a function that makes them.
+    """
+
+    def __init__(self, reports: "Iterable[ColumnReport] | Callable[[], Iterable[ColumnReport]]" = ()) -> None:
+        self._source = reports if callable(reports) else tuple(reports)
+
+    @cached_property
+    def _reports(self) -> tuple[ColumnReport, ...]:
+        return tuple(self._source() if callable(self._source) else self._source)
+
+    @overload
+    def __getitem__(self, place: int) -> ColumnReport: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[ColumnReport, ...]: ...
+    def __getitem__(self, place: int | slice) -> ColumnReport | tuple[ColumnReport, ...]:
+        return self._reports[place]
+
+    def __len__(self) -> int:
+        return len(self._reports)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ColumnReports) and self._reports == other._reports
+
+    __hash__ = None  # type: ignore[assignment]
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One dictionary per column, as a DataFrame takes it."""
@@ -79,10 +103,7 @@ class ColumnReports(tuple[ColumnReport, ...]):
 
     def with_unreachable(self, counts: Sequence[int]) -> "ColumnReports":
         """The reports with the number of unreachable cells of each column, which the verdict mentions."""
-        return ColumnReports(
-            replace(report, n_unreachable=int(count), verdict=report.verdict + _of_unreachable(report, int(count)))
-            for report, count in zip(self, counts, strict=True)
-        )
+        return ColumnReports(partial(_mention_unreachable, self, counts))
 
     def to_frame(self) -> Any:
         """A DataFrame of pandas with the names of the columns as its index."""
@@ -97,6 +118,15 @@ class ColumnReports(tuple[ColumnReport, ...]):
             numbers = f"{report.n_missing:>7,} {report.rmse:>9.4g} {report.rmse_of_mean:>8.4g} {report.r2:>6.2f}"
             lines.append(f"{report.name:<{width}}  {numbers}  {report.verdict}")
         return "\n".join(lines)
+
+
+def _mention_unreachable(reports: ColumnReports, counts: Sequence[int]) -> list[ColumnReport]:
+    return [
+        replace(report, n_unreachable=int(count), verdict=report.verdict + _of_unreachable(report, int(count)))
+        if count
+        else report
+        for report, count in zip(reports, counts, strict=len(reports) > 0)
+    ]
 
 
 def _of_unreachable(report: ColumnReport, count: int) -> str:

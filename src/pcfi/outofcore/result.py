@@ -103,7 +103,7 @@ def report(run: OutOfCoreRun, filled: Filled) -> tuple[StoredImputation, list[Pc
     """The result of a finished run, and its warnings."""
     settings, problem, hops = run.chosen, run.surveyed, run.hops
     tuning = replace(stored_tuning(run), model=None) if needs_fit(run.settings) else None
-    if tuning is not None and tuning.columns:
+    if tuning is not None:
         of_columns = unreachable_by_column(hops, problem)
         tuning = replace(tuning, columns=tuning.columns.with_unreachable(of_columns.tolist()))
     n_missing, n_unreachable = problem.n_missing, hops.unreachable_cells(problem.first_channels)
