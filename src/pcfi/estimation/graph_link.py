@@ -138,14 +138,36 @@ def combine(graph: Array, posterior: tuple[Array, Array] | None, model: FactorMo
 
     Without factors there is no posterior.
     """
-    if posterior is None:
-        from_row = expected = with_factors = of_factors = np.zeros((1, graph.shape[1]))
-        row_variance = model.noise[None, :]
-    else:
+    return RowMoments.of(posterior, model, link).updated(graph, link.slope, link.noise)
+
+
+@dataclass(frozen=True, eq=False)
+class RowMoments:
+    """What the known columns of a row say about cells, and about what the graph would say of them.
+
+    Attributes
+    ----------
+    from_row, expected : ndarray of shape (n_rows, n_columns)
+        Means of z and of delta . f.
+    variance, with_factors, of_factors : ndarray of shape (n_rows, n_columns)
+        Variance of z, its covariance with delta . f, and the variance of that.
+    """
+
+    from_row: Array
+    expected: Array
+    variance: Array
+    with_factors: Array
+    of_factors: Array
+
+    @classmethod
+    def of(cls, posterior: tuple[Array, Array] | None, model: FactorModel, link: GraphLink) -> "RowMoments":
+        """The moments that follow from the posterior of the factors; without one, those of any row."""
+        if posterior is None:
+            nothing = np.zeros((1, len(model.noise)))
+            return cls(nothing, nothing, model.noise[None, :], nothing, nothing)
         mean, covariance = posterior
-        from_row, expected = mean @ model.loadings.T, mean @ link.factors.T
         flat = covariance.reshape(len(covariance), -1)
-        row_variance, with_factors, of_factors = (
+        variance, with_factors, of_factors = (
             flat @ _outer_products(left, right).T
             for left, right in (
                 (model.loadings, model.loadings),
@@ -153,8 +175,17 @@ def combine(graph: Array, posterior: tuple[Array, Array] | None, model: FactorMo
                 (link.factors, link.factors),
             )
         )
-        row_variance += model.noise
-    return _updated(graph, from_row, expected, row_variance, with_factors, of_factors, link.slope, link.noise)
+        return cls(mean @ model.loadings.T, mean @ link.factors.T, variance + model.noise, with_factors, of_factors)
+
+    def at(self, rows: Array, columns: Array) -> "RowMoments":
+        """Those of single cells."""
+        return RowMoments(**{name: array[rows, columns] for name, array in vars(self).items()})
+
+    def updated(self, graph: Array, slope: Array, noise: Array) -> CellEstimate:
+        """Estimates by what the row says, corrected by the graph's estimates."""
+        return _updated(
+            graph, self.from_row, self.expected, self.variance, self.with_factors, self.of_factors, slope, noise
+        )
 
 
 def _outer_products(left: Array, right: Array) -> Array:

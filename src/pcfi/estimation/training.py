@@ -1,5 +1,6 @@
 """Rows that the value model is fitted to, and its estimates of cells that were hidden from the fit."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +11,8 @@ from pcfi.estimation.channel_scale import ChannelScale
 from pcfi.estimation.column_regression import MAX_COLUMNS, ColumnRegression, fit_column_regression
 from pcfi.estimation.factor_model import FactorModel, fit_factor_model
 from pcfi.estimation.graph_estimates import HiddenEstimates
-from pcfi.estimation.graph_link import GraphLink, combine, combine_cells, fit_graph_link
+from pcfi.estimation.graph_link import CellEstimate, GraphLink, combine_cells, fit_graph_link
+from pcfi.estimation.rows_left import RowsLeft
 from pcfi.inputs.problem import Problem, known_mask
 
 MAX_TRAINING_CELLS = 300_000  # known cells of the training rows
@@ -38,6 +40,10 @@ class TrainingRows:
         The same, for a model that is tried on the fold (`HiddenEstimates.of_others`).
     hidden : list of ndarray of int, one per fold
         Cells that the fold hides.
+    joint : ndarray of bool, one per row
+        Rows whose cells a fold hides all at once.
+    patterns : list of ndarray of int
+        Channels that are missing together, of those that folds hide.
     sources : list of ndarray of int, one per fold
         Their places among the hidden cells of the fold.
     has_partial_rows : bool
@@ -53,6 +59,8 @@ class TrainingRows:
     graph: Array
     fold_graphs: list[Array]
     hidden: list[Array]
+    joint: Array
+    patterns: list[Array]
     sources: list[Array]
     has_partial_rows: bool
     missing_graph: Array | None
@@ -73,9 +81,21 @@ class TrainingRows:
 
     def without(self, number: int, shift: Array) -> "TrainingRows":
         """The rows as a fold leaves them: without its cells, values counted from `shift`."""
+        return self._without(self.hidden[number], number, shift)
+
+    def seen(self, number: int, shift: Array) -> "TrainingRows":
+        """The same with the cells of rows that the fold does not hide as a whole: what missing cells see of a row."""
+        cells = self.hidden[number]
+        return self._without(cells[self.joint[self.rows[cells]]], number, shift)
+
+    def _without(self, cells: Array, number: int, shift: Array) -> "TrainingRows":
         values = self.values - shift[self.channels]
-        values[self.hidden[number]] = np.nan
+        values[cells] = np.nan
         return replace(self, values=values, graph=self.fold_graphs[number])
+
+    def rows_left(self, factors: FactorModel, link: GraphLink) -> RowsLeft:
+        """The rows without each of the patterns."""
+        return RowsLeft(self.dense(self.values, np.nan), self.patterns, factors, link)
 
     @property
     def known(self) -> Array:
@@ -162,10 +182,20 @@ def training_rows(problem: Problem, scale: ChannelScale, nodes: Array, hidden: l
         graph=graph,
         fold_graphs=[of_cells(part.of_others) if part.of_others else graph for part in hidden],
         hidden=cells,
+        joint=hidden[0].fold.joint[nodes] if hidden else np.zeros(n_rows, dtype=np.bool_),
+        patterns=_hidden_patterns(problem, scale, hidden),
         sources=sources,
         has_partial_rows=_has_partial_rows(problem, scale),
         missing_graph=_mean_over_folds(hidden),
     )
+
+
+def _hidden_patterns(problem: Problem, scale: ChannelScale, hidden: list[HiddenEstimates]) -> list[Array]:
+    """Channels of each pattern that has hidden cells."""
+    patterns = problem.channels.patterns
+    chosen = np.unique(np.concatenate([patterns[part.channels] for part in hidden])) if hidden else patterns[:0]
+    parts = [np.flatnonzero((patterns == pattern) & scale.active) for pattern in chosen]
+    return [part for part in parts if len(part)]
 
 
 def _has_partial_rows(problem: Problem, scale: ChannelScale) -> bool:
@@ -209,10 +239,26 @@ def _fit_fold(training: TrainingRows, number: int, part: HiddenEstimates, rank: 
     fitted = training.without(number, part.shift).fit(rank)
     rows, channels = training.rows[cells], training.channels[cells]
     graph = part.graph[sources]
-    estimate = combine_cells(graph, rows, channels, fitted.posterior, fitted.factors, fitted.link)
+    if rank and training.missing_graph is not None:
+        rows_left = training.seen(number, part.shift).rows_left(fitted.factors, fitted.link)
+        estimate = _estimates_by_pattern(rows_left, rows, channels, graph)
+    else:
+        estimate = combine_cells(graph, rows, channels, fitted.posterior, fitted.factors, fitted.link)
     return FoldFit(
         fitted, FoldEstimate(sources, part.truth[sources], estimate.value, estimate.variance, estimate.from_row)
     )
+
+
+def _estimates_by_pattern(rows_left: RowsLeft, rows: Array, channels: Array, graph: Array) -> CellEstimate:
+    """Estimates of cells from what their rows hold besides the cells of their pattern."""
+    out = np.empty((3, len(rows)))
+    link = rows_left.link
+    for columns, moments in rows_left.moments():
+        own = np.flatnonzero(np.isin(channels, columns))
+        at = channels[own]
+        estimate = moments.at(rows[own], at).updated(graph[own], link.slope[at], link.noise[at])
+        out[:, own] = estimate.value, estimate.variance, estimate.from_row
+    return CellEstimate(*out)
 
 
 def beyond_training(
@@ -271,34 +317,40 @@ def regression_estimates(
     for number, (part, fit) in enumerate(zip(hidden, fits, strict=True)):
         cells = training.hidden[number]
         left = training.without(number, part.shift)
-        values, completed, graph = _completed(left, fit.fitted, part.row_graph)
-        regression = fit_column_regression(values, completed, graph)
+        seen = training.seen(number, part.shift)
         rows, channels = training.rows[cells], training.channels[cells]
-        predicted = regression.predict(completed, graph)[rows, channels]
-        estimates.append(
-            (
-                np.where(np.isnan(part.graph[training.sources[number]]), fit.estimate.value, predicted),
-                regression.noise[channels],
-            )
-        )
+        predicted, noise = np.zeros(len(cells)), np.ones(len(cells))
+        for targets, completed, graph, regression in _regressions(left, seen, fit.fitted, part.row_graph):
+            own = np.flatnonzero(np.isin(channels, targets))
+            place = np.searchsorted(targets, channels[own])
+            predicted[own] = regression.predict(completed, graph[:, targets])[rows[own], place]
+            noise[own] = regression.noise[place]
+        unreached = np.isnan(part.graph[training.sources[number]])
+        estimates.append((np.where(unreached, fit.estimate.value, predicted), noise))
     return estimates
 
 
 def final_regression(training: TrainingRows, fitted: FittedRows) -> ColumnRegression:
     """The regression of every column on all known cells."""
-    return fit_column_regression(*_completed(training, fitted, training.missing_graph))
+    n_columns = training.shape[1]
+    all_columns = ColumnRegression.without_evidence(n_columns, n_columns)
+    for targets, _, _, regression in _regressions(training, training, fitted, training.missing_graph):
+        for name, coefficients in vars(regression).items():
+            getattr(all_columns, name)[targets] = coefficients
+    return all_columns
 
 
-def _completed(training: TrainingRows, fitted: FittedRows, missing_graph: Array | None) -> tuple[Array, Array, Array]:
-    """Rows with NaN in missing cells, the same with the estimates of the factors there, and the graph's estimates.
+def _regressions(
+    left: TrainingRows, seen: TrainingRows, fitted: FittedRows, missing_graph: Array | None
+) -> Iterator[tuple[Array, Array, Array, ColumnRegression]]:
+    """Columns of each pattern, the rows as they see them, the graph's estimates, and their regression.
 
-    If nodes miss all columns or none, the other columns of a missing cell are estimates as well, so all of them are.
+    They are regressed where they are `left`, on what is `seen` of a row.
     """
-    graph = training.dense(training.graph, np.nan if missing_graph is None else missing_graph)
-    estimate = combine(graph, fitted.posterior, fitted.factors, fitted.link)
-    values = training.dense(training.values, np.nan)
-    taken = ~np.isnan(values) & training.has_partial_rows
-    return values, np.where(taken, values, estimate.value), graph
+    graph = left.dense(left.graph, np.nan if missing_graph is None else missing_graph)
+    completed = seen.rows_left(fitted.factors, fitted.link).completed(graph)
+    for targets, rows, regression in fit_column_regression(left.dense(left.values, np.nan), completed, graph):
+        yield targets, rows, graph, regression
 
 
 def squared_error(estimates: list[FoldEstimate]) -> float:

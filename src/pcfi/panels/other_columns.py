@@ -92,7 +92,7 @@ class OtherColumns(tuple[SmoothedColumn, ...]):
         completed = np.stack([one.ravel()[rows] for one in (deviations.own, *estimates)], axis=1)
         graph = np.full(completed.shape, np.nan)  # only the first column has an estimate from neighbours
         graph[:, 0] = deviations.nearby.ravel()[rows]
-        fitted = fit_column_regression(completed, completed, graph)
+        [(_, _, fitted)] = fit_column_regression(completed, [(np.arange(1), completed)], graph)
         estimate_from_columns = fitted.intercept[0] + fitted.graph[0] * deviations.nearby
         for weight, estimate in zip(fitted.columns[0, 1:], estimates, strict=True):
             estimate_from_columns += weight * estimate
