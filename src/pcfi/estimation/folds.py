@@ -19,7 +19,7 @@ from pcfi.inputs.problem import Problem, hide_cells, known_mask, places, survey
 from pcfi.stages.hops import Hops, count_hops
 
 N_PARTS = 5  # parts of the known cells, one of which a fold hides
-N_PARTS_OF_BUILT = 20  # the same if the graph is built from the table: it should be as good in a fold as without
+N_PARTS_OF_BUILT = 10  # the same if the graph is built from the table: it should be as good in a fold as without
 MAX_HIDDEN = 250_000  # cells that a fold hides: more would not make an estimate better
 MAX_CONTENT_CELLS = 200_000  # cells of a table up to which its content, not its order, decides
 
