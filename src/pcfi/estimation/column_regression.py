@@ -17,6 +17,7 @@ MAX_COLUMNS = 64  # beyond, factors alone describe a row: the cost grows with th
 MIN_CELLS = 3  # known cells that a regression is fitted to
 MAX_ITERATIONS = 300
 TOLERANCE = 1e-7  # change of the logarithms of both precisions at which iterations stop
+MIN_OWN_NOISE = 0.1  # of the variance of the residuals: estimates of predictors do not explain all of it
 TINY = 1e-6  # in variances of a column: keeps precisions finite if a column is explained entirely, or not at all
 
 
@@ -34,34 +35,51 @@ class ColumnRegression:
         """The mean of each of some columns."""
         return cls(np.zeros(n_targets), np.zeros(n_targets), np.zeros((n_targets, n_columns)), np.ones(n_targets))
 
+    def variance(self, of_completed: Array) -> Array:
+        """Variance of the estimates, from the variances of the estimates in completed rows, 0 where a cell is known."""
+        return np.asarray(self.noise + of_completed @ (self.columns**2).T)
+
     def predict(self, completed: Array, graph: Array) -> Array:
         """Estimate the cells of some rows, from rows without missing cells and the graph's estimates (NaN: none)."""
         return np.asarray(self.intercept + self.graph * np.nan_to_num(graph) + completed @ self.columns.T)
 
 
+@dataclass(frozen=True, eq=False)
+class CompletedRows:
+    """Rows as cells of some columns see them: with estimates where columns are missing or taken for missing.
+
+    `variance` is that of the estimates, 0 where a cell is known.
+    """
+
+    targets: Array
+    values: Array
+    variance: Array
+
+
 def fit_column_regression(
-    values: Array, completed: Iterable[tuple[Array, Array]], graph: Array
-) -> Iterator[tuple[Array, Array, ColumnRegression]]:
+    values: Array, completed: Iterable[CompletedRows], graph: Array
+) -> Iterator[tuple[CompletedRows, ColumnRegression]]:
     """Fit the regression of each column to the rows that know it and have an estimate of the graph.
 
-    `values` are standardised rows (NaN: missing), `completed` some columns and the same rows as cells of these columns
-    see them, with estimates where columns are missing or taken for missing; `graph` are the graph's estimates (NaN:
-    none). Yields the columns, the rows as these see them, and their regression.
+    `values` are standardised rows (NaN: missing), `completed` the same rows as some columns see them, `graph` the
+    graph's estimates (NaN: none). Of the variance of the residuals, what estimated predictors bring is not noise.
     """
     known = ~np.isnan(values)
     usable = known & ~np.isnan(graph)
     informative = np.flatnonzero(known.any(axis=0))  # not those that are constant or empty, which are not modelled
-    for targets, rows_completed in completed:
-        fitted = ColumnRegression.without_evidence(len(targets), values.shape[1])
-        for place, column in enumerate(targets):
+    for seen in completed:
+        fitted = ColumnRegression.without_evidence(len(seen.targets), values.shape[1])
+        for place, column in enumerate(seen.targets):
             rows = usable[:, column]
             if rows.sum() < MIN_CELLS:
                 continue
             others = informative[informative != column]
-            predictors = np.column_stack([graph[rows, column], rows_completed[rows][:, others]])
-            coefficients, fitted.intercept[place], fitted.noise[place] = _ridge(predictors, values[rows, column])
+            predictors = np.column_stack([graph[rows, column], seen.values[rows][:, others]])
+            coefficients, fitted.intercept[place], residual = _ridge(predictors, values[rows, column])
             fitted.graph[place], fitted.columns[place, others] = coefficients[0], coefficients[1:]
-        yield targets, rows_completed, fitted
+            of_estimates = float(seen.variance[rows].mean(axis=0) @ fitted.columns[place] ** 2)
+            fitted.noise[place] = max(residual - of_estimates, MIN_OWN_NOISE * residual)
+        yield seen, fitted
 
 
 def _ridge(predictors: Array, target: Array) -> tuple[Array, float, float]:

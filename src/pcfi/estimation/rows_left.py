@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pcfi._typing import Array
+from pcfi.estimation.column_regression import CompletedRows
 from pcfi.estimation.factor_model import FactorModel
 from pcfi.estimation.graph_link import GraphLink, RowMoments
 
@@ -70,7 +71,7 @@ class RowsLeft:
             changed["of_factors"][rows] += of_factors**2
         return RowMoments(**changed)
 
-    def completed(self, graph: Array) -> Iterator[tuple[Array, Array]]:
+    def completed(self, graph: Array) -> Iterator[CompletedRows]:
         """Each pattern, and the rows with estimates where they miss a column and in the columns of the pattern.
 
         `graph` are the graph's estimates of all cells, NaN where there is none.
@@ -80,4 +81,8 @@ class RowsLeft:
             taken = known.copy()
             taken[:, columns] = False
             estimate = moments.updated(graph, self.link.slope, self.link.noise)
-            yield columns, np.where(taken, self.values, estimate.value)
+            values, variance = (
+                np.where(taken, known_value, part)
+                for known_value, part in ((self.values, estimate.value), (0.0, estimate.variance))
+            )
+            yield CompletedRows(columns, values, variance)

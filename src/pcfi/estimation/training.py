@@ -8,7 +8,12 @@ import numpy as np
 
 from pcfi._typing import Array
 from pcfi.estimation.channel_scale import ChannelScale
-from pcfi.estimation.column_regression import MAX_COLUMNS, ColumnRegression, fit_column_regression
+from pcfi.estimation.column_regression import (
+    MAX_COLUMNS,
+    ColumnRegression,
+    CompletedRows,
+    fit_column_regression,
+)
 from pcfi.estimation.factor_model import FactorModel, fit_factor_model
 from pcfi.estimation.graph_estimates import HiddenEstimates
 from pcfi.estimation.graph_link import CellEstimate, GraphLink, combine_cells, fit_graph_link
@@ -319,14 +324,16 @@ def regression_estimates(
         left = training.without(number, part.shift)
         seen = training.seen(number, part.shift)
         rows, channels = training.rows[cells], training.channels[cells]
-        predicted, noise = np.zeros(len(cells)), np.ones(len(cells))
-        for targets, completed, graph, regression in _regressions(left, seen, fit.fitted, part.row_graph):
+        predicted, variance = np.zeros(len(cells)), np.ones(len(cells))
+        graph = left.dense(left.graph, np.nan if part.row_graph is None else part.row_graph)
+        for completed, regression in _regressions(left, seen, fit.fitted, graph):
+            targets = completed.targets
             own = np.flatnonzero(np.isin(channels, targets))
-            place = np.searchsorted(targets, channels[own])
-            predicted[own] = regression.predict(completed, graph[:, targets])[rows[own], place]
-            noise[own] = regression.noise[place]
+            at = rows[own], np.searchsorted(targets, channels[own])
+            predicted[own] = regression.predict(completed.values, graph[:, targets])[at]
+            variance[own] = regression.variance(completed.variance)[at]
         unreached = np.isnan(part.graph[training.sources[number]])
-        estimates.append((np.where(unreached, fit.estimate.value, predicted), noise))
+        estimates.append((np.where(unreached, fit.estimate.value, predicted), variance))
     return estimates
 
 
@@ -334,23 +341,19 @@ def final_regression(training: TrainingRows, fitted: FittedRows) -> ColumnRegres
     """The regression of every column on all known cells."""
     n_columns = training.shape[1]
     all_columns = ColumnRegression.without_evidence(n_columns, n_columns)
-    for targets, _, _, regression in _regressions(training, training, fitted, training.missing_graph):
+    graph = training.dense(training.graph, np.nan if training.missing_graph is None else training.missing_graph)
+    for completed, regression in _regressions(training, training, fitted, graph):
         for name, coefficients in vars(regression).items():
-            getattr(all_columns, name)[targets] = coefficients
+            getattr(all_columns, name)[completed.targets] = coefficients
     return all_columns
 
 
 def _regressions(
-    left: TrainingRows, seen: TrainingRows, fitted: FittedRows, missing_graph: Array | None
-) -> Iterator[tuple[Array, Array, Array, ColumnRegression]]:
-    """Columns of each pattern, the rows as they see them, the graph's estimates, and their regression.
-
-    They are regressed where they are `left`, on what is `seen` of a row.
-    """
-    graph = left.dense(left.graph, np.nan if missing_graph is None else missing_graph)
+    left: TrainingRows, seen: TrainingRows, fitted: FittedRows, graph: Array
+) -> Iterator[tuple[CompletedRows, ColumnRegression]]:
+    """Rows as the columns of each pattern see them, and their regressions: where they are `left`, on what is `seen`."""
     completed = seen.rows_left(fitted.factors, fitted.link).completed(graph)
-    for targets, rows, regression in fit_column_regression(left.dense(left.values, np.nan), completed, graph):
-        yield targets, rows, graph, regression
+    return fit_column_regression(left.dense(left.values, np.nan), completed, graph)
 
 
 def squared_error(estimates: list[FoldEstimate]) -> float:

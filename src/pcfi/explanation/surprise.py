@@ -199,8 +199,9 @@ def frequent_values(problem: Problem) -> Array:
 
 
 def _residuals_from(frequent: float, values: Array, expected: Array) -> Array:
-    """Residuals of a normal error that is as improbable as having the frequent value or not, calibrated; of others also
-    their distance from the median of the others, in units of the usual one.
+    """Residuals of a normal error that is as improbable as having the frequent value or not, calibrated.
+
+    Of other values, their distance from the median of the others counts as well, in units of the usual one.
     """
     from scipy.special import ndtri
 
