@@ -44,7 +44,9 @@ PARTS: dict[str, list[tuple[Any, str, Any]]] = {
         (fitting, "_relative_errors", lambda fitted: np.zeros(len(fitted.column_errors.unit)))
     ],
     "folds see each other": [(fitting, "with_pairs", lambda hidden, *_: hidden)],
-    "known columns as predictors where whole rows are missing": [(training, "_has_partial_rows", lambda *_: True)],
+    "hidden cells see what their fold leaves of their row": [
+        (training.TrainingRows, "seen", training.TrainingRows.without)
+    ],
     "known neighbours as folds leave them": [(error_fitting, "_known_left", lambda part, _: np.ones(len(part.shift)))],
     "alpha 0.6 always": [(graph_estimates, "ALPHAS", (0.6,))],
     "scores in units of all known cells": [

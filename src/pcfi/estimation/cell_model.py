@@ -77,7 +77,8 @@ class CellModel:
         parts = [(alone.value, alone.variance), (by_factors.value, by_factors.variance)]
         if self.regression is not None:
             completed = np.where(known, values, by_factors.value)
-            parts.append((self.regression.predict(completed, graph), self.regression.noise))
+            of_completed = np.where(known, 0.0, by_factors.variance)
+            parts.append((self.regression.predict(completed, graph), self.regression.variance(of_completed)))
         value, variance = weighted(self.weights, parts, self.marginal_variance)
         reached = ~np.isnan(graph)
         return CellEstimate(
@@ -91,7 +92,8 @@ class CellModel:
         graph = np.where(reached, 0.0, np.nan)
         alone, by_factors = self._without_regression(np.zeros(known.shape), known, graph)
         parts = [(0.0, alone.variance), (0.0, by_factors.variance)]
-        parts += [] if self.regression is None else [(0.0, self.regression.noise)]
+        if self.regression is not None:
+            parts.append((0.0, self.regression.variance(np.where(known, 0.0, by_factors.variance))))
         variance = weighted(self.weights, parts, self.marginal_variance)[1]
         return np.asarray(np.where(reached, variance, by_factors.variance))
 

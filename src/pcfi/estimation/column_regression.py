@@ -6,6 +6,7 @@ by ridge regression whose penalty maximises the evidence (MacKay, 1992). A few c
 rows of which little is known; this regression describes rows that are nearly complete, whatever depends on what.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,41 +17,69 @@ MAX_COLUMNS = 64  # beyond, factors alone describe a row: the cost grows with th
 MIN_CELLS = 3  # known cells that a regression is fitted to
 MAX_ITERATIONS = 300
 TOLERANCE = 1e-7  # change of the logarithms of both precisions at which iterations stop
+MIN_OWN_NOISE = 0.1  # of the variance of the residuals: estimates of predictors do not explain all of it
 TINY = 1e-6  # in variances of a column: keeps precisions finite if a column is explained entirely, or not at all
 
 
 @dataclass(frozen=True, eq=False)
 class ColumnRegression:
-    """Coefficients of every column: intercept b, weight rho of the graph, weights w (n_columns, n_columns), noise."""
+    """Coefficients of some columns: intercept b, weight rho of the graph, weights w (of all columns), noise."""
 
     intercept: Array
     graph: Array
     columns: Array
     noise: Array
 
+    @classmethod
+    def without_evidence(cls, n_targets: int, n_columns: int) -> "ColumnRegression":
+        """The mean of each of some columns."""
+        return cls(np.zeros(n_targets), np.zeros(n_targets), np.zeros((n_targets, n_columns)), np.ones(n_targets))
+
+    def variance(self, of_completed: Array) -> Array:
+        """Variance of the estimates, from the variances of the estimates in completed rows, 0 where a cell is known."""
+        return np.asarray(self.noise + of_completed @ (self.columns**2).T)
+
     def predict(self, completed: Array, graph: Array) -> Array:
-        """Estimate all cells of some rows, from rows without missing cells and the graph's estimates (NaN: none)."""
+        """Estimate the cells of some rows, from rows without missing cells and the graph's estimates (NaN: none)."""
         return np.asarray(self.intercept + self.graph * np.nan_to_num(graph) + completed @ self.columns.T)
 
 
-def fit_column_regression(values: Array, completed: Array, graph: Array) -> ColumnRegression:
+@dataclass(frozen=True, eq=False)
+class CompletedRows:
+    """Rows as cells of some columns see them: with estimates where columns are missing or taken for missing.
+
+    `variance` is that of the estimates, 0 where a cell is known.
+    """
+
+    targets: Array
+    values: Array
+    variance: Array
+
+
+def fit_column_regression(
+    values: Array, completed: Iterable[CompletedRows], graph: Array
+) -> Iterator[tuple[CompletedRows, ColumnRegression]]:
     """Fit the regression of each column to the rows that know it and have an estimate of the graph.
 
-    `values` are standardised rows (NaN: missing), `completed` the same with estimates where columns are taken for
-    missing, `graph` the graph's estimates (NaN: none).
+    `values` are standardised rows (NaN: missing), `completed` the same rows as some columns see them, `graph` the
+    graph's estimates (NaN: none). Of the variance of the residuals, what estimated predictors bring is not noise.
     """
-    n_columns, known = values.shape[1], ~np.isnan(values)
-    intercept, of_graph, noise = np.zeros(n_columns), np.zeros(n_columns), np.ones(n_columns)
-    columns = np.zeros((n_columns, n_columns))
+    known = ~np.isnan(values)
     usable = known & ~np.isnan(graph)
     informative = np.flatnonzero(known.any(axis=0))  # not those that are constant or empty, which are not modelled
-    for column in np.flatnonzero(usable.sum(axis=0) >= MIN_CELLS):
-        rows = usable[:, column]
-        others = informative[informative != column]
-        predictors = np.column_stack([graph[rows, column], completed[rows][:, others]])
-        coefficients, intercept[column], noise[column] = _ridge(predictors, values[rows, column])
-        of_graph[column], columns[column, others] = coefficients[0], coefficients[1:]
-    return ColumnRegression(intercept, of_graph, columns, noise)
+    for seen in completed:
+        fitted = ColumnRegression.without_evidence(len(seen.targets), values.shape[1])
+        for place, column in enumerate(seen.targets):
+            rows = usable[:, column]
+            if rows.sum() < MIN_CELLS:
+                continue
+            others = informative[informative != column]
+            predictors = np.column_stack([graph[rows, column], seen.values[rows][:, others]])
+            coefficients, fitted.intercept[place], residual = _ridge(predictors, values[rows, column])
+            fitted.graph[place], fitted.columns[place, others] = coefficients[0], coefficients[1:]
+            of_estimates = float(seen.variance[rows].mean(axis=0) @ fitted.columns[place] ** 2)
+            fitted.noise[place] = max(residual - of_estimates, MIN_OWN_NOISE * residual)
+        yield seen, fitted
 
 
 def _ridge(predictors: Array, target: Array) -> tuple[Array, float, float]:

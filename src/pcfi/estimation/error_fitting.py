@@ -19,8 +19,8 @@ from pcfi.estimation.error_model import (
 )
 from pcfi.estimation.graph_estimates import HiddenEstimates
 from pcfi.estimation.training import FoldEstimate, TrainingRows
-from pcfi.inputs.problem import Channels, Problem, known_cells
-from pcfi.stages.hops import Hops
+from pcfi.inputs.problem import Channels, Problem, known_cells, known_mask, places
+from pcfi.stages.hops import Hops, count_hops
 
 REPORTED_COVERAGE = 0.9  # of the intervals whose coverage is reported
 MAX_REGRESSION_CELLS = 50_000  # hidden cells that expected errors are learned from
@@ -88,7 +88,7 @@ def fit_errors(
     model = ErrorModel(
         regression=regression,
         skewness=skewness,
-        usual_spread=spread,
+        usual_spread=_spread_among_missing(problem, scale.unit, spread, edge_weight),
         edge_weight=edge_weight,
         max_hops=max(int(hops.max(initial=1)), 1),
         scores=ConformalScores.of(scores[learned], channels[learned], hops[learned]),
@@ -100,6 +100,20 @@ def fit_errors(
     )
     covered, channels = _are_covered(model), interval_scores.channels
     return model, _column_errors(scale, hidden, estimates, of_graph, n_channels, covered, channels)
+
+
+def _spread_among_missing(problem: Problem, unit: Array, in_folds: Array, edge_weight: float) -> Array:
+    """Variance among the known neighbours of missing cells, by channel, if the graph was built from the table.
+
+    Such a graph links more similar rows if it is built from more cells, so the usual spread is smaller than `in_folds`.
+    """
+    if problem.build_graph is None:
+        return in_folds
+    nodes, channels = places(~known_mask(problem))
+    chosen = _drawn(len(nodes), MAX_REGRESSION_CELLS)
+    nodes, channels = nodes[chosen], channels[chosen]
+    moments = neighbour_moments(problem.graph, count_hops(problem), problem.values, unit, nodes, channels)
+    return usual_spreads(moments, channels, len(in_folds), edge_weight, in_folds)
 
 
 def _hops_of(hops: Hops, nodes: Array, channels: Array) -> Array:

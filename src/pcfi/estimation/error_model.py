@@ -256,13 +256,16 @@ def neighbour_moments(graph: Graph, hops: Hops, values: Array, unit: Array, node
     return out
 
 
-def usual_spreads(moments: Array, channels: Array, n_channels: int, edge_weight: float) -> Array:
-    """Variance among the known neighbours of a cell, by channel, drawn towards that of all channels."""
+def usual_spreads(
+    moments: Array, channels: Array, n_channels: int, edge_weight: float, prior: Array | None = None
+) -> Array:
+    """Variance among the known neighbours of a cell, by channel, drawn towards `prior` or that of all channels."""
     degrees = np.maximum(moments[:, 0] / edge_weight - 1, 0.0)
     scatter = np.bincount(channels, weights=moments[:, 2] / edge_weight, minlength=n_channels)
     count = np.bincount(channels, weights=degrees, minlength=n_channels)
     pooled = max(scatter.sum() / count.sum(), MIN_SPREAD) if count.sum() > 0 else 1.0
-    return np.asarray((scatter + SPREAD_PRIOR_CELLS * pooled) / (count + SPREAD_PRIOR_CELLS))
+    prior = np.full(n_channels, pooled) if prior is None else prior
+    return np.asarray((scatter + SPREAD_PRIOR_CELLS * prior) / (count + SPREAD_PRIOR_CELLS))
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from pcfi.estimation.conformal_scores import ConformalScores
 from pcfi.estimation.error_fitting import ColumnErrors, constant_errors, fit_errors, known_deviations
 from pcfi.estimation.error_model import ErrorModel, ErrorRegression
 from pcfi.estimation.factor_model import FactorModel
-from pcfi.estimation.folds import MAX_HIDDEN, N_PARTS, Fold, make_folds
+from pcfi.estimation.folds import MAX_HIDDEN, N_PARTS, Fold, make_folds, number_of_parts
 from pcfi.estimation.graph_estimates import (
     Candidate,
     HiddenEstimates,
@@ -50,6 +50,7 @@ ENOUGH_UNITS = 5_000  # nodes in patterns that folds hide, where a table has the
 ENOUGH_HIDDEN = 500_000  # cells that folds of tables without regressions hide: one node is hundreds of them
 REGRESSION_UNITS = 50_000  # the same if columns are regressed on each other, which hidden cells are needed for
 ENOUGH_CELLS = 2_000  # hidden cells that decide on the number of factors
+ENOUGH_OF_BUILT = 10_000  # the same if each fold builds its graph
 MIN_UNITS = 5  # hidden cells, or nodes where whole nodes are missing, that something can be learned from
 RANKS = (1, 2, 4, 8, 16)  # candidates for the number of factors
 
@@ -178,6 +179,9 @@ def number_of_folds(sample: Sample) -> int:
     if sample.core is not None:
         n_known = np.count_nonzero(known_mask(sample.problem)[sample.core], axis=0)
     n_units, n_cells = int(n_known[channels.representatives].sum()), int(n_known[~channels.constant].sum())
+    if sample.problem.build_graph is not None:
+        n_parts = number_of_parts(sample.problem)
+        return int(np.clip(-(-ENOUGH_OF_BUILT * n_parts // max(n_units, 1)), 1, n_parts))
     return folds_of_size(n_units, n_cells, int(np.count_nonzero(~channels.constant)))
 
 

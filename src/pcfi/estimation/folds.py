@@ -19,6 +19,7 @@ from pcfi.inputs.problem import Problem, hide_cells, known_mask, places, survey
 from pcfi.stages.hops import Hops, count_hops
 
 N_PARTS = 5  # parts of the known cells, one of which a fold hides
+N_PARTS_OF_BUILT = 10  # the same if the graph is built from the table: it should be as good in a fold as without
 MAX_HIDDEN = 250_000  # cells that a fold hides: more would not make an estimate better
 MAX_COUNTED_CELLS = 1_000_000  # missing cells whose hops are looked at
 MAX_CONTENT_CELLS = 200_000  # cells of a table up to which its content, not its order, decides
@@ -38,6 +39,9 @@ class Fold:
         Place of each hidden cell.
     truth : ndarray, float64
         Its value.
+    joint : ndarray of bool, one per node
+        Nodes whose cells are hidden all at once; at others, a hidden cell stands for one that is missing in its pattern
+        alone.
     """
 
     problem: Problem
@@ -45,6 +49,7 @@ class Fold:
     nodes: Array
     channels: Array
     truth: Array
+    joint: Array
 
     def at(self, values: Array) -> Array:
         """The entries of an array of the shape of the features at the hidden cells, in float64."""
@@ -81,21 +86,27 @@ def make_folds(
     if n_units < 2:
         return []
     n_cells = int(units.sum(axis=0) @ np.bincount(channels.patterns))
-    n_parts = min(max(N_PARTS, -(-n_cells // MAX_HIDDEN)), n_units)
+    n_parts = min(max(number_of_parts(problem), -(-n_cells // MAX_HIDDEN)), n_units)
     keys = _keys(problem, known, seed)
-    parts = _parts(units, keys, n_parts, share)
-    folds = [_fold(problem, known, parts == part) for part in range(min(n_parts, n_folds))]
+    joint = units.any(axis=1) & (_mixed(keys.nodes) < np.uint64(share * (2**64 - 2**12)))
+    parts = _parts(units, keys, n_parts, joint)
+    folds = [_fold(problem, known, parts == part, joint) for part in range(min(n_parts, n_folds))]
     radii = _gap_radii(problem, folds, patterns, slice(None) if nodes is None else nodes)
     if radii is not None:
         folds = [
-            _fold(problem, known, _gaps(problem, units, parts == part, keys, radius))
+            _fold(problem, known, _gaps(problem, units, parts == part, keys, radius), joint)
             for part, radius in zip(range(len(folds)), radii, strict=False)
         ]
     return [fold for fold in folds if len(fold.truth)]
 
 
-def _parts(units: Array, keys: "Keys", n_parts: int, share: float) -> Array:
-    """Part of each unit, -1 where there is none to hide; all units of a `share` of the nodes are in one part."""
+def number_of_parts(problem: Problem) -> int:
+    """Parts of the known cells, one of which a fold hides."""
+    return N_PARTS if problem.build_graph is None else N_PARTS_OF_BUILT
+
+
+def _parts(units: Array, keys: "Keys", n_parts: int, joint: Array) -> Array:
+    """Part of each unit, -1 where there is none to hide; all units of a `joint` node are in one part."""
     parts = np.full(units.shape, -1, dtype=np.int32)
     at = places(units)
     numbers = keys.numbers(*at)
@@ -103,8 +114,7 @@ def _parts(units: Array, keys: "Keys", n_parts: int, share: float) -> Array:
         parts[at] = ((numbers >> np.uint64(32)) * np.uint64(n_parts)) >> np.uint64(32)
     else:  # parts of equal size
         parts.flat[np.flatnonzero(units)[np.argsort(numbers, kind="stable")]] = np.arange(len(numbers)) % n_parts
-    nodes = np.flatnonzero(units.any(axis=1))
-    together = nodes[_mixed(keys.nodes[nodes]) < np.uint64(share * (2**64 - 2**12))]
+    together = np.flatnonzero(joint)
     together = together[np.argsort(keys.nodes[together], kind="stable")]
     parts[together] = np.where(units[together], (np.arange(len(together)) % n_parts)[:, None], -1)
     return parts
@@ -183,24 +193,28 @@ def _mixed(keys: Array) -> Array:
     return np.asarray(keys ^ (keys >> np.uint64(31)))
 
 
-def _fold(problem: Problem, known: Array, units: Array) -> Fold:
+def _fold(problem: Problem, known: Array, units: Array, joint: Array) -> Fold:
     nodes, channels = _cells(units, problem.channels.patterns)
     kept = known.copy()
     kept[nodes, channels] = False
     truth = np.asarray(problem.values[nodes, channels], dtype=np.float64)
     hidden = hide_cells(problem, kept)
-    return Fold(hidden, count_hops(hidden), nodes, channels, truth)
+    return Fold(hidden, count_hops(hidden), nodes, channels, truth, joint)
 
 
 def both_hidden(one: Fold, other: Fold) -> Fold:
-    """A fold that hides the cells of two, in their order."""
+    """A fold that hides the cells of two, in their order, in the graph of the first.
+
+    A graph that is built from the table links a node by the columns that it knows, of which the first fold has hidden
+    those it estimates.
+    """
     kept = known_mask(one.problem).copy()
     kept[other.nodes, other.channels] = False
-    hidden = hide_cells(one.problem, kept)
+    hidden = replace(one.problem, mask=kept, channels=survey(one.problem.values, kept))
     nodes, channels, truth = (
         np.concatenate([getattr(fold, name) for fold in (one, other)]) for name in ("nodes", "channels", "truth")
     )
-    return Fold(hidden, count_hops(hidden), nodes, channels, truth)
+    return Fold(hidden, count_hops(hidden), nodes, channels, truth, one.joint)
 
 
 def _cells(units: Array, patterns: Array) -> tuple[Array, Array]:

@@ -108,7 +108,7 @@ def _joined(folds: list[Fold]) -> Fold:
     problem = with_channels(first, values, mask)
     channels = np.concatenate([fold.channels + number * n_channels for number, fold in enumerate(folds)])
     nodes, truth = (np.concatenate([getattr(fold, name) for fold in folds]) for name in ("nodes", "truth"))
-    return Fold(problem, count_hops(problem), nodes, channels, truth)
+    return Fold(problem, count_hops(problem), nodes, channels, truth, folds[0].joint)
 
 
 def _separated(together: HiddenEstimates, folds: list[Fold]) -> list[HiddenEstimates]:
@@ -149,10 +149,17 @@ def with_pairs(
     if hidden[0].fold.problem.values.size > MAX_EXACT_CELLS:
         return hidden
     of_others = [[part.graph for part in hidden] for _ in hidden]
-    pairs = list(combinations(range(len(hidden)), 2))
-    folds = [both_hidden(hidden[first].fold, hidden[second].fold) for first, second in pairs]
-    for (first, second), pair in zip(pairs, graph_estimates(folds, scale, settings, degree), strict=True):
-        of_others[second][first], of_others[first][second] = np.split(pair.graph, [len(hidden[first].truth)])
+    if hidden[0].fold.problem.build_graph is None:
+        pairs = list(combinations(range(len(hidden)), 2))
+        folds = [both_hidden(hidden[first].fold, hidden[second].fold) for first, second in pairs]
+        for (first, second), pair in zip(pairs, graph_estimates(folds, scale, settings, degree), strict=True):
+            of_others[second][first], of_others[first][second] = np.split(pair.graph, [len(hidden[first].truth)])
+        return [replace(part, of_others=others) for part, others in zip(hidden, of_others, strict=True)]
+    for first, part in enumerate(hidden):  # each in its own graph
+        others = [number for number in range(len(hidden)) if number != first]
+        folds = [both_hidden(part.fold, hidden[number].fold) for number in others]
+        for second, pair in zip(others, graph_estimates(folds, scale, settings, degree), strict=True):
+            of_others[second][first] = pair.graph[: len(part.truth)]
     return [replace(part, of_others=others) for part, others in zip(hidden, of_others, strict=True)]
 
 
@@ -271,7 +278,7 @@ def _restricted(fold: Fold, chosen: Array) -> Fold:
     patterns = fold.hops.patterns[chosen[part.channels.representatives]]
     codes = np.ascontiguousarray(fold.hops.codes[:, patterns])
     hops = Hops(codes, fold.hops.n_levels, fold.hops.n_unreachable[patterns], part.channels.patterns)
-    return Fold(part, hops, fold.nodes[kept], place[fold.channels[kept]], fold.truth[kept])
+    return Fold(part, hops, fold.nodes[kept], place[fold.channels[kept]], fold.truth[kept], fold.joint)
 
 
 def scale_of_channels(scale: ChannelScale, chosen: Array) -> ChannelScale:

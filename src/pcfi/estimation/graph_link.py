@@ -38,6 +38,10 @@ class GraphLink:
     noise: Array
     factors: Array
 
+    def carried(self, model: FactorModel) -> Array:
+        """What the factors add to the graph's estimate of each column: tau Lambda + delta."""
+        return np.asarray(self.slope[:, None] * model.loadings + self.factors)
+
 
 @dataclass(frozen=True, eq=False)
 class CellEstimate:
@@ -138,20 +142,55 @@ def combine(graph: Array, posterior: tuple[Array, Array] | None, model: FactorMo
 
     Without factors there is no posterior.
     """
-    slope, noise = link.slope, link.noise
-    if posterior is None:
-        zero = np.zeros((1, graph.shape[1]))
-        return _updated(graph, zero, zero, model.noise, slope * model.noise, slope**2 * model.noise + noise)
-    mean, covariance = posterior
-    loadings, carried = model.loadings, slope[:, None] * model.loadings + link.factors
-    own, shared, of_graph = (
-        packed(covariance) @ _form(left, right).T
-        for left, right in ((loadings, loadings), (loadings, carried), (carried, carried))
-    )
-    own += model.noise
-    shared += slope * model.noise
-    of_graph += slope**2 * model.noise + noise
-    return _updated(graph, mean @ loadings.T, mean @ carried.T, own, shared, of_graph)
+    return RowMoments.of(posterior, model, link).updated(graph)
+
+
+@dataclass(frozen=True, eq=False)
+class RowMoments:
+    """What the known columns of a row say about cells, and about what the graph would say of them.
+
+    Attributes
+    ----------
+    from_row, expected : ndarray of shape (n_rows, n_columns)
+        Means of z and of g.
+    own, shared, of_graph : ndarray of shape (n_rows, n_columns)
+        Variance of z, its covariance with g, and the variance of g.
+    """
+
+    from_row: Array
+    expected: Array
+    own: Array
+    shared: Array
+    of_graph: Array
+
+    @classmethod
+    def of(cls, posterior: tuple[Array, Array] | None, model: FactorModel, link: GraphLink) -> "RowMoments":
+        """The moments that follow from the posterior of the factors; without one, those of any row."""
+        slope, psi = link.slope, model.noise
+        if posterior is None:
+            zero, noise = np.zeros((1, len(psi))), psi[None, :]
+            return cls(zero, zero, noise, slope * noise, slope**2 * noise + link.noise)
+        mean, covariance = posterior
+        loadings, carried = model.loadings, link.carried(model)
+        own, shared, of_graph = (
+            packed(covariance) @ _form(left, right).T
+            for left, right in ((loadings, loadings), (loadings, carried), (carried, carried))
+        )
+        own += psi
+        shared += slope * psi
+        of_graph += slope**2 * psi + link.noise
+        return cls(mean @ loadings.T, mean @ carried.T, own, shared, of_graph)
+
+    def at(self, rows: Array, columns: Array) -> "RowMoments":
+        """Those of single cells."""
+        return RowMoments(*(array[rows, columns] for array in vars(self).values()))
+
+    def updated(self, graph: Array) -> CellEstimate:
+        """The Kalman step: what the row says, corrected by the graph's estimates (NaN: there is none)."""
+        gain = np.where(np.isnan(graph), 0.0, self.shared / self.of_graph)
+        value = self.from_row + gain * (np.nan_to_num(graph) - self.expected)
+        variance = np.maximum(self.own - gain * self.shared, 1e-12)
+        return CellEstimate(value, variance, np.broadcast_to(self.from_row, graph.shape))
 
 
 def _form(left: Array, right: Array) -> Array:
@@ -172,25 +211,11 @@ def combine_cells(
     slope, noise, psi = link.slope[channels], link.noise[channels], model.noise[channels]
     if posterior is None:
         zeros = np.zeros(len(graph))
-        return _updated(graph, zeros, zeros, psi, slope * psi, slope**2 * psi + noise)
+        return RowMoments(zeros, zeros, psi, slope * psi, slope**2 * psi + noise).updated(graph)
     mean, covariance = posterior[0][rows], posterior[1][rows]
-    loadings = model.loadings[channels]
-    carried = slope[:, None] * loadings + link.factors[channels]
+    loadings, carried = model.loadings[channels], link.carried(model)[channels]
     of_loadings, of_carried = (np.einsum("nij,nj->ni", covariance, part) for part in (loadings, carried))
     own, shared = (of_loadings * loadings).sum(axis=1) + psi, (of_carried * loadings).sum(axis=1) + slope * psi
     of_graph = (of_carried * carried).sum(axis=1) + slope**2 * psi + noise
-    return _updated(graph, (mean * loadings).sum(axis=1), (mean * carried).sum(axis=1), own, shared, of_graph)
-
-
-def _updated(
-    graph: Array, from_row: Array, expected: Array, own: Array, shared: Array, of_graph: Array
-) -> CellEstimate:
-    """The Kalman step: what the row says, corrected by the graph's estimate (`expected` is what the row lets expect).
-
-    Given the row, a value has the variance `own`, the graph's estimate `of_graph`, and their covariance is `shared`.
-    """
-    gain = shared / of_graph
-    gain = np.where(np.isnan(graph), 0.0, gain)
-    value = from_row + gain * (np.nan_to_num(graph) - expected)
-    variance = np.maximum(own - gain * shared, 1e-12)
-    return CellEstimate(value, variance, np.broadcast_to(from_row, graph.shape))
+    moments = RowMoments((mean * loadings).sum(axis=1), (mean * carried).sum(axis=1), own, shared, of_graph)
+    return moments.updated(graph)

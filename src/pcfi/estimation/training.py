@@ -1,6 +1,6 @@
 """Rows that the value model is fitted to, and its estimates of cells that were hidden from the fit."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -9,10 +9,16 @@ import numpy as np
 
 from pcfi._typing import Array
 from pcfi.estimation.channel_scale import ChannelScale
-from pcfi.estimation.column_regression import MAX_COLUMNS, ColumnRegression, fit_column_regression
+from pcfi.estimation.column_regression import (
+    MAX_COLUMNS,
+    ColumnRegression,
+    CompletedRows,
+    fit_column_regression,
+)
 from pcfi.estimation.factor_model import FactorModel, fit_factor_model
 from pcfi.estimation.graph_estimates import HiddenEstimates
-from pcfi.estimation.graph_link import GraphLink, combine, combine_cells, fit_graph_link
+from pcfi.estimation.graph_link import CellEstimate, GraphLink, combine_cells, fit_graph_link
+from pcfi.estimation.rows_left import RowsLeft
 from pcfi.inputs.problem import Problem, known_mask
 
 MAX_TRAINING_CELLS = 300_000  # known cells of the training rows
@@ -41,6 +47,10 @@ class TrainingRows:
         The same, for a model that is tried on the fold (`HiddenEstimates.of_others`).
     hidden : list of ndarray of int, one per fold
         Cells that the fold hides.
+    joint : ndarray of bool, one per row
+        Rows whose cells a fold hides all at once.
+    patterns : list of ndarray of int
+        Channels that are missing together, of those that folds hide.
     sources : list of ndarray of int, one per fold
         Their places among the hidden cells of the fold.
     has_partial_rows : bool
@@ -56,6 +66,8 @@ class TrainingRows:
     graph: Array
     fold_graphs: list[Array]
     hidden: list[Array]
+    joint: Array
+    patterns: list[Array]
     sources: list[Array]
     has_partial_rows: bool
     missing_graph: Array | None
@@ -77,7 +89,12 @@ class TrainingRows:
 
     def without(self, number: int, shift: Array) -> "TrainingRows":
         """The rows as a fold leaves them: without its cells, values counted from `shift`."""
-        left = self.without_cells(self.hidden[number], shift)
+        return replace(self.without_cells(self.hidden[number], shift), graph=self.fold_graphs[number])
+
+    def seen(self, number: int, shift: Array) -> "TrainingRows":
+        """The same with the cells of rows that the fold does not hide as a whole: what missing cells see of a row."""
+        cells = self.hidden[number]
+        left = self.without_cells(cells[self.joint[self.rows[cells]]], shift)
         return replace(left, graph=self.fold_graphs[number])
 
     def without_cells(self, cells: Array, shift: Array) -> "TrainingRows":
@@ -85,6 +102,10 @@ class TrainingRows:
         values = self.values - shift[self.channels]
         values[cells] = np.nan
         return replace(self, values=values)
+
+    def rows_left(self, factors: FactorModel, link: GraphLink) -> RowsLeft:
+        """The rows without each of the patterns."""
+        return RowsLeft(self.dense(self.values, np.nan), self.patterns, factors, link)
 
     @property
     def known(self) -> Array:
@@ -176,10 +197,20 @@ def training_rows(problem: Problem, scale: ChannelScale, nodes: Array, hidden: l
         graph=graph,
         fold_graphs=[of_cells(part.of_others) if part.of_others else graph for part in hidden],
         hidden=cells,
+        joint=hidden[0].fold.joint[nodes] if hidden else np.zeros(n_rows, dtype=np.bool_),
+        patterns=_hidden_patterns(problem, scale, hidden),
         sources=sources,
         has_partial_rows=_has_partial_rows(problem, scale),
         missing_graph=_mean_over_folds(hidden),
     )
+
+
+def _hidden_patterns(problem: Problem, scale: ChannelScale, hidden: list[HiddenEstimates]) -> list[Array]:
+    """Channels of each pattern that has hidden cells."""
+    patterns = problem.channels.patterns
+    chosen = np.unique(np.concatenate([patterns[part.channels] for part in hidden])) if hidden else patterns[:0]
+    parts = [np.flatnonzero((patterns == pattern) & scale.active) for pattern in chosen]
+    return [part for part in parts if len(part)]
 
 
 def _has_partial_rows(problem: Problem, scale: ChannelScale) -> bool:
@@ -217,7 +248,7 @@ class FoldFits:
     """Fits to the folds of the training rows, each without the hidden cells of its fold."""
 
     def __init__(self, training: TrainingRows, hidden: list[HiddenEstimates]) -> None:
-        self.hidden = hidden
+        self._training, self.hidden = training, hidden
         self._left = [training.without(number, part.shift) for number, part in enumerate(hidden)]
         self._of_factors = self._left
         if len({id(part.fold.problem) for part in hidden}) < len(hidden):  # parts of one fold: factors see none of them
@@ -244,10 +275,24 @@ class FoldFits:
         left, part = self._left[number], self.hidden[number]
         cells, sources = left.hidden[number], left.sources[number]
         fitted = left.fit(factors)
-        posterior, graph = fitted.posterior, part.graph[sources]
-        estimate = combine_cells(graph, left.rows[cells], left.channels[cells], posterior, factors, fitted.link)
+        rows, channels, graph = left.rows[cells], left.channels[cells], part.graph[sources]
+        if factors.rank and left.missing_graph is not None:
+            rows_left = self._training.seen(number, part.shift).rows_left(factors, fitted.link)
+            estimate = _estimates_by_pattern(rows_left, rows, channels, graph)
+        else:
+            estimate = combine_cells(graph, rows, channels, fitted.posterior, factors, fitted.link)
         of_cells = FoldEstimate(sources, part.truth[sources], estimate.value, estimate.variance, estimate.from_row)
         return FoldFit(fitted, of_cells)
+
+
+def _estimates_by_pattern(rows_left: RowsLeft, rows: Array, channels: Array, graph: Array) -> CellEstimate:
+    """Estimates of cells from what their rows hold besides the cells of their pattern."""
+    out = np.empty((3, len(rows)))
+    for columns, moments in rows_left.moments():
+        own = np.flatnonzero(np.isin(channels, columns))
+        estimate = moments.at(rows[own], channels[own]).updated(graph[own])
+        out[:, own] = estimate.value, estimate.variance, estimate.from_row
+    return CellEstimate(*out)
 
 
 def beyond_training(
@@ -307,34 +352,38 @@ def regression_estimates(
     for number, (part, fit) in enumerate(zip(hidden, fits, strict=True)):
         cells = training.hidden[number]
         left = training.without(number, part.shift)
-        values, completed, graph = _completed(left, fit.fitted, part.row_graph)
-        regression = fit_column_regression(values, completed, graph)
+        seen = training.seen(number, part.shift)
         rows, channels = training.rows[cells], training.channels[cells]
-        predicted = regression.predict(completed, graph)[rows, channels]
-        estimates.append(
-            (
-                np.where(np.isnan(part.graph[training.sources[number]]), fit.estimate.value, predicted),
-                regression.noise[channels],
-            )
-        )
+        predicted, variance = np.zeros(len(cells)), np.ones(len(cells))
+        graph = left.dense(left.graph, np.nan if part.row_graph is None else part.row_graph)
+        for completed, regression in _regressions(left, seen, fit.fitted, graph):
+            targets = completed.targets
+            own = np.flatnonzero(np.isin(channels, targets))
+            at = rows[own], np.searchsorted(targets, channels[own])
+            predicted[own] = regression.predict(completed.values, graph[:, targets])[at]
+            variance[own] = regression.variance(completed.variance)[at]
+        unreached = np.isnan(part.graph[training.sources[number]])
+        estimates.append((np.where(unreached, fit.estimate.value, predicted), variance))
     return estimates
 
 
 def final_regression(training: TrainingRows, fitted: FittedRows) -> ColumnRegression:
     """The regression of every column on all known cells."""
-    return fit_column_regression(*_completed(training, fitted, training.missing_graph))
+    n_columns = training.shape[1]
+    all_columns = ColumnRegression.without_evidence(n_columns, n_columns)
+    graph = training.dense(training.graph, np.nan if training.missing_graph is None else training.missing_graph)
+    for completed, regression in _regressions(training, training, fitted, graph):
+        for name, coefficients in vars(regression).items():
+            getattr(all_columns, name)[completed.targets] = coefficients
+    return all_columns
 
 
-def _completed(training: TrainingRows, fitted: FittedRows, missing_graph: Array | None) -> tuple[Array, Array, Array]:
-    """Rows with NaN in missing cells, the same with the estimates of the factors there, and the graph's estimates.
-
-    If nodes miss all columns or none, the other columns of a missing cell are estimates as well, so all of them are.
-    """
-    graph = training.dense(training.graph, np.nan if missing_graph is None else missing_graph)
-    estimate = combine(graph, fitted.posterior, fitted.factors, fitted.link)
-    values = training.dense(training.values, np.nan)
-    taken = ~np.isnan(values) & training.has_partial_rows
-    return values, np.where(taken, values, estimate.value), graph
+def _regressions(
+    left: TrainingRows, seen: TrainingRows, fitted: FittedRows, graph: Array
+) -> Iterator[tuple[CompletedRows, ColumnRegression]]:
+    """Rows as the columns of each pattern see them, and their regressions: where they are `left`, on what is `seen`."""
+    completed = seen.rows_left(fitted.factors, fitted.link).completed(graph)
+    return fit_column_regression(left.dense(left.values, np.nan), completed, graph)
 
 
 def squared_error(estimates: list[FoldEstimate]) -> float:

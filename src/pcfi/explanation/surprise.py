@@ -1,11 +1,14 @@
 """Known cells that the model, leaving them out, would not have expected: probably errors in the data, ranked.
 
 Known cells are hidden in `N_FOLDS` parts and estimated by the fitted model; a cell's surprise is its distance from the
-estimate in units of the absolute error to expect of it. A cell of a column with two values has the distance that a
-normal error of the same probability has: the rarer value is no error for being rare. A wrong value also misleads the
-estimates of the cells around it, and the model that is fitted to it. So this is done twice: cells that surprise at
-first are hidden, the model is fitted again without them, and all cells are compared with what the others, without
-these, let expect.
+estimate in units of the absolute error to expect of it. A wrong value also misleads the estimates of the cells around
+it, and the model that is fitted to it. So this is done twice: cells that surprise at first are hidden, the model is
+fitted again without them, and all cells are compared with what the others, without these, let expect.
+
+In a column with two values, or most of whose values are one and the same, errors have no common size: nearly all are 0,
+and the others are as large as the values. Whether a cell has the frequent value or another counts as the distance that
+a normal error of the same probability has: a rare value is no error for being rare. How far another value is from the
+rest of the others counts in units of their usual distance; both are added as independent errors are.
 """
 
 from dataclasses import dataclass, replace
@@ -33,6 +36,8 @@ N_FOLDS = 10  # parts of the known cells; each is estimated from the other nine
 SUSPECT_RATIO = 6.0  # times the median surprise of the column: 4 standard deviations if errors are normal
 MAX_SUSPECTS = 0.1  # share of a column that is hidden the second time
 MAX_SHOWN = 10
+MEAN_OF_ABSOLUTE = float(np.sqrt(np.pi / 2))  # standard deviation of a normal error over its mean absolute value
+MEDIAN_OVER_MEAN = 0.8453  # of the absolute value of a normal error
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -102,13 +107,23 @@ def find_surprises(cells: CellInfo) -> Surprises:
     problem, settings = cells.problem, _quiet(cells.settings)
     parts = parts_of(problem)
     nothing = np.zeros(parts.shape, dtype=np.bool_)
-    is_fitted = len(cells.model.errors.scores) > 0
-    first = (cells.model, cells.settings) if is_fitted else _fitted(problem, settings, parts == 0)
+    is_fitted = len(cells.model.errors.scores) > 0 and not _complete(problem, parts).any()
+    first = (cells.model, cells.settings) if is_fitted else _fitted(problem, settings, _first_part(problem, parts))
     _, residuals = hidden_residuals(problem, first, parts, nothing)
-    suspects = _suspects(np.abs(residuals), parts)
-    hidden = suspects if problem.n_missing or suspects.any() else parts == 0
+    suspects = _suspects(np.abs(residuals), parts, np.isfinite(frequent_values(problem)))
+    hidden = suspects | _first_part(problem, parts)
     expected, residuals = hidden_residuals(problem, _fitted(problem, settings, hidden), parts, suspects)
     return _ranked(cells, parts, expected, np.abs(residuals))
+
+
+def _complete(problem: Problem, parts: Array) -> Array:
+    """Channels that are compared and have no missing cells: of these, a model learns no errors."""
+    return np.asarray(problem.mask.all(axis=0) & (parts >= 0).any(axis=0))
+
+
+def _first_part(problem: Problem, parts: Array) -> Array:
+    """Cells of complete channels that are hidden from a fit, so that it learns how large errors are there."""
+    return np.asarray((parts == 0) & _complete(problem, parts))
 
 
 def _quiet(settings: Settings) -> Settings:
@@ -163,30 +178,46 @@ def hidden_residuals(
         expected[chosen] = filled.values[chosen]
         distance = [_standardized(model, values[chosen], chosen[1]) for values in (problem.values, expected)]
         residuals[chosen] = (distance[0] - distance[1]) / np.maximum(errors, 1e-12)
-    for channel in np.flatnonzero(two_valued(problem)):
-        residuals[:, channel] = _two_valued_residuals(problem, int(channel), expected[:, channel])
+    frequent = frequent_values(problem)
+    for channel in np.flatnonzero(np.isfinite(frequent)):
+        known = np.isfinite(expected[:, channel])
+        values, filled = problem.values[known, channel].astype(np.float64), expected[known, channel]
+        residuals[known, channel] = _residuals_from(float(frequent[channel]), values, filled)
     return expected, residuals
 
 
-def two_valued(problem: Problem) -> Array:
-    """Channels whose known values are two different ones."""
-    known, channels = problem.mask, problem.channels
-    ends = (problem.values == channels.low) | (problem.values == channels.high)
-    return np.asarray((ends | ~known).all(axis=0) & ~channels.constant)
+def frequent_values(problem: Problem) -> Array:
+    """The value that most known cells of a channel have, or the lower one of two; NaN where there is none."""
+    frequent = np.full(problem.values.shape[1], np.nan)
+    for channel in np.flatnonzero(~problem.channels.constant):
+        values, counts = np.unique(problem.values[problem.mask[:, channel], channel], return_counts=True)
+        if len(values) == 2:
+            frequent[channel] = values[0]
+        elif len(values) and 2 * counts.max() > counts.sum():
+            frequent[channel] = values[counts.argmax()]
+    return frequent
 
 
-def _two_valued_residuals(problem: Problem, channel: int, expected: Array) -> Array:
-    """Residuals of a normal error that is as improbable as the value, calibrated; NaN where nothing is expected."""
+def _residuals_from(frequent: float, values: Array, expected: Array) -> Array:
+    """Residuals of a normal error that is as improbable as having the frequent value or not, calibrated.
+
+    Of other values, their distance from the median of the others counts as well, in units of the usual one.
+    """
     from scipy.special import ndtri
 
-    low, high = float(problem.channels.low[channel]), float(problem.channels.high[channel])
-    residuals, known = np.full(len(expected), np.nan), np.isfinite(expected)
-    of_high = (expected[known] - low) / (high - low)
-    is_high = problem.values[known, channel] == high
-    estimates, truth = np.stack([1 - of_high, of_high], axis=1), is_high.astype(np.int64)
+    is_other = values != frequent
+    if not is_other.any():
+        return np.zeros(len(values))
+    others = values[is_other]
+    towards_others = float(np.median(others)) - frequent
+    of_other = np.clip((expected - frequent) / (towards_others or 1.0), 0.0, 1.0)
+    estimates, truth = np.stack([1 - of_other, of_other], axis=1), is_other.astype(np.int64)
     probability = calibrate(estimates, truth).probabilities(estimates)[np.arange(len(truth)), truth]
-    residuals[known] = -ndtri(probability / 2) * np.sqrt(np.pi / 2) * np.where(is_high, 1.0, -1.0)
-    return residuals
+    residuals = -ndtri(probability / 2) * MEAN_OF_ABSOLUTE
+    distances = np.abs(others - np.median(others))
+    usual = max(float(np.median(distances)) / MEDIAN_OVER_MEAN, abs(towards_others))
+    residuals[is_other] = np.hypot(residuals[is_other], distances / usual)
+    return np.asarray(residuals * np.where(is_other, np.sign(values - frequent), -np.sign(towards_others)))
 
 
 def _standardized(model: ValueModel, values: Array, channels: Array) -> Array:
@@ -196,12 +227,15 @@ def _standardized(model: ValueModel, values: Array, channels: Array) -> Array:
     return np.nan_to_num(model.scale.standardized(transformed, channels), nan=-1e6, posinf=1e6, neginf=-1e6)
 
 
-def _suspects(scores: Array, parts: Array) -> Array:
-    """Cells that surprise far more than others of their column; at most a share of each column."""
+def _suspects(scores: Array, parts: Array, calibrated: Array) -> Array:
+    """Cells that surprise far more than others of their column; at most a share of each column.
+
+    In `calibrated` columns, those with a frequent value, a surprise of 1 is usual.
+    """
     suspects = np.zeros(scores.shape, dtype=np.bool_)
     for channel in np.flatnonzero((parts >= 0).any(axis=0)):
         own = scores[:, channel]
-        usual = np.nanmedian(own)
+        usual = 1.0 if calibrated[channel] else np.nanmedian(own)
         most = np.nanquantile(own, 1 - MAX_SUSPECTS)
         with np.errstate(invalid="ignore"):
             suspects[:, channel] = (own > SUSPECT_RATIO * usual) & (own > most) & (usual > 0)

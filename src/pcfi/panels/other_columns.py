@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pcfi._typing import Array
-from pcfi.estimation.column_regression import MAX_COLUMNS, fit_column_regression
+from pcfi.estimation.column_regression import MAX_COLUMNS, CompletedRows, fit_column_regression
 from pcfi.estimation.training import MAX_TRAINING_ROWS
 from pcfi.panels.deviations import Deviations, PanelAxes, anomalies, bridge_gaps
 from pcfi.panels.gaps import CopiedCells
@@ -92,7 +92,8 @@ class OtherColumns(tuple[SmoothedColumn, ...]):
         completed = np.stack([one.ravel()[rows] for one in (deviations.own, *estimates)], axis=1)
         graph = np.full(completed.shape, np.nan)  # only the first column has an estimate from neighbours
         graph[:, 0] = deviations.nearby.ravel()[rows]
-        fitted = fit_column_regression(completed, completed, graph)
+        rows_seen = CompletedRows(np.arange(1), completed, np.zeros(completed.shape))
+        [(_, fitted)] = fit_column_regression(completed, [rows_seen], graph)
         estimate_from_columns = fitted.intercept[0] + fitted.graph[0] * deviations.nearby
         for weight, estimate in zip(fitted.columns[0, 1:], estimates, strict=True):
             estimate_from_columns += weight * estimate
