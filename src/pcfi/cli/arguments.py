@@ -182,6 +182,8 @@ def option_text(name: str, text: str = "", value: Any = None) -> str:
     >>> option_text("missing_values", value=["?", -999])
     "--missing-value '?' --missing-value -999"
     """
+    if name == "graph":
+        return "--knn"  # the only graph that is an option
     flag = "--" + _OPTIONS.get(name, name).replace("_", "-")
     if value is not None:
         values = value if isinstance(value, list) else [value]
