@@ -21,21 +21,24 @@ PcfiWarning (UserWarning)
 ├── TuningWarning                      too few known cells to tune; defaults were used
 └── GraphWarning                       the graph was probably built from the features
 
-An error says what is wrong, what was given, what is allowed (`message`) and what to do (`remedy`).
+An error or warning says what is wrong, what was given, what is allowed (`message`) and what to do (`remedy`).
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 _REFERENCE = re.compile(r"\{(\w+)(?:=([^{}]*))?\}")
 
 
-def _as_keyword(name: str, value: str) -> str:
-    return f"{name}={value}"
+def _as_keyword(name: str, text: str, value: Any = None) -> str:
+    if name == "exclude":  # an option of the command line only
+        return f"channels= without {', '.join(map(repr, value))}" if value else "channels="
+    return f"{name}={text if value is None else repr(value)}"
 
 
-class PcfiError(Exception):
-    """Base of all errors that pcfi raises on purpose.
+class Worded(Exception):  # noqa: N818  warnings are no errors
+    """An error or a warning, which every interface words in its own way.
 
     Parameters
     ----------
@@ -46,29 +49,48 @@ class PcfiError(Exception):
     remedy : str
         What to do. Names parameters as {channels} or {beta=0}, so that each interface can word them: `channels=` and
         `beta=0` in Python, `--columns` and `--beta 0` on the command line. Never holds text of the user.
+    arguments : mapping or None
+        Values, which may be text of the user, of parameters that the remedy names.
     """
 
-    def __init__(self, message: str = "", *, parameter: str | None = None, remedy: str = "") -> None:
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        parameter: str | None = None,
+        remedy: str = "",
+        arguments: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__(message)
         self.message, self.parameter, self.remedy = message, parameter, remedy
+        self.arguments = dict(arguments or {})
 
     def __str__(self) -> str:
-        """The error as Python users see it."""
+        """The message as Python users see it."""
         return self.text(self.parameter or "", _as_keyword)
 
-    def text(self, subject: str, reference: Callable[[str, str], str]) -> str:
-        """Return the error as users of an interface see it.
+    def text(self, subject: str, reference: Callable[..., str]) -> str:
+        """Return the message as users of an interface see it.
 
         Parameters
         ----------
         subject : str
             Name of `parameter` in the interface.
         reference : callable
-            Turns the Python name and the value ("" if none) of a parameter in the remedy into the interface's form.
+            Turns the Python name of a parameter in the remedy, the text of its value ("" if none), and its value from
+            `arguments` (None if it has none there) into the interface's form.
         """
         message = f"{subject} {self.message}" if self.parameter else self.message
-        remedy = _REFERENCE.sub(lambda match: reference(match[1], match[2] or ""), self.remedy)
+
+        def referred(match: re.Match[str]) -> str:
+            return reference(match[1], match[2] or "", self.arguments.get(match[1]))
+
+        remedy = _REFERENCE.sub(referred, self.remedy)
         return f"{message}: {remedy}" if remedy else message
+
+
+class PcfiError(Worded):
+    """Base of all errors that pcfi raises on purpose."""
 
 
 class FeatureError(PcfiError, ValueError):
@@ -115,7 +137,7 @@ class UnsupportedTypeError(PcfiError, TypeError):
     """The features or the graph have an unsupported type."""
 
 
-class PcfiWarning(UserWarning):
+class PcfiWarning(Worded, UserWarning):
     """Base of all warnings that pcfi issues."""
 
 

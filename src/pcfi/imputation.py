@@ -272,10 +272,10 @@ def similar_rows_warnings(share: float) -> list[PcfiWarning]:
         return []
     text = (
         f"{share:.0%} of the neighbours in the graph, beyond chance, are the most similar rows of this table. The "
-        "graph was probably built from the table, so errors and intervals are too small. Pass the function that builds "
-        "the graph, or graph='knn', so that the graph is rebuilt whenever cells are hidden"
+        "graph was probably built from the table, so errors and intervals are too small"
     )
-    return [GraphWarning(text)]
+    remedy = "use {graph='knn'}, or in Python a function that builds the graph: it is rebuilt whenever cells are hidden"
+    return [GraphWarning(text, remedy=remedy)]
 
 
 def _parameters(settings: Settings) -> dict[str, Any]:
@@ -373,7 +373,6 @@ def scale_warnings(problem: Problem, settings: Settings, least: Array, most: Arr
         return []
     text = (
         f"channel propagation with beta={settings.beta:.3g} moved {problem.channel_name(worst)} outside its known "
-        f"range by {_times(times[worst])} times its largest known value, because channels have very different scales: "
-        "pass standardize=True, or objective='values'"
+        f"range by {_times(times[worst])} times its largest known value, because channels have very different scales"
     )
-    return [ScaleWarning(text)]
+    return [ScaleWarning(text, remedy="use {standardize=True}, or {objective='values'}")]

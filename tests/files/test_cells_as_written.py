@@ -316,3 +316,25 @@ def test_the_table_of_surprising_cells_is_written_as_the_nodes_are(tmp_path):
 def test_truth_values_are_filled_in_the_spelling_of_the_file(tmp_path, first, second):
     impute(tmp_path, f"id,x\na,{second}\nb,\nc,{second}\nd,{first}\n")
     assert (tmp_path / "filled.csv").read_text().splitlines()[2] == f"b,{second}"
+
+
+@pytest.mark.parametrize("memory", [[], ["--memory", "8GB"]], ids=["in memory", "larger than memory"])
+def test_a_marker_with_points_does_not_bring_decimal_points_into_a_file_with_commas(tmp_path, memory):
+    """Integer columns with the marker n.a. were filled with 2.5, and all further files had points."""
+    edges = "source;target\na;b\nb;c\nc;d\n" + "".join(f"v{row};v{row + 1}\n" for row in range(2, 29))
+    outputs = {name: tmp_path / f"{name}.csv" for name in ("intervals", "confidence")}
+    rows = [f"v{row};{row};{row},5" for row in range(2, 30)]
+    nodes = "\n".join(["id;whole;fraction", "a;1;1,5", "b; n.a. ;n.a.", "c;4;2,5", "d;7;7,5", *rows, ""])
+    for name, text in (("nodes", nodes), ("edges", edges)):
+        (tmp_path / f"{name}.csv").write_text(text)
+    files = [tmp_path / "nodes.csv", tmp_path / "edges.csv", "-o", tmp_path / "filled.csv", "--draws=1"]
+    options = [part for name, path in outputs.items() for part in (f"--{name}", path)]
+    done = invoke("impute", *files, "--missing-value=n.a.", *options, *memory)
+    assert done.exit_code == 0, done.stderr
+    filled = (tmp_path / "filled.csv").read_text().splitlines()
+    assert [filled[row] for row in (1, 3, 4)] == ["a;1;1,5", "c;4;2,5", "d;7;7,5"]
+    numbers = [cell for path in tmp_path.glob("*.csv") for line in path.read_text().splitlines()[1:]
+               for cell in line.split(";")[1:] if path.stem not in ("nodes", "edges")]  # fmt: skip
+    assert not [cell for cell in numbers if "." in cell]
+    assert len([cell for cell in numbers if "," in cell]) > 10
+    assert len(numbers) == 32 * (2 + 2 + 2 + 6)

@@ -70,3 +70,49 @@ def test_a_graph_made_from_complete_columns_is_not_suspected():
     edges = np.stack([np.repeat(np.arange(200), 5), order.ravel()])
     height = np.where(rng.random(200) < 0.3, np.nan, np.sin(6 * places[:, 0]) + 0.3 * rng.normal(size=200))
     pcfi.impute(pd.DataFrame({"x": places[:, 0], "y": places[:, 1], "height": height}), edges)  # warnings are errors
+
+
+def states_table(**columns):
+    nodes = pd.DataFrame({"state": [f"s{row}" for row in range(30)], "income": np.arange(30.0) ** 2})
+    nodes.loc[4, "income"] = np.nan
+    ends = nodes["state"].tolist()
+    return nodes.assign(**columns), pd.DataFrame({"source": ends[:-1], "target": ends[1:]})
+
+
+@pytest.mark.parametrize("text", [False, True], ids=["Python objects", "strings"])
+def test_a_text_among_numbers_is_named(text):
+    """The column was left as it was in silence, or with advice to name it as categorical."""
+    numbers = ["n/a", *(None if row % 5 == 0 else row / 2 for row in range(29))]
+    cells = [str(one) if text and one is not None else one for one in numbers]
+    nodes, edges = states_table(rate=pd.Series(cells, dtype=object))
+    with pytest.warns(pcfi.ColumnWarning, match="'rate' is not filled, because it holds numbers and the text 'n/a'"):
+        result = pcfi.impute(nodes, edges)
+    assert result.values["rate"].tolist()[:3] == nodes["rate"].tolist()[:3]
+
+
+def test_numbers_with_a_percent_sign_are_named():
+    cells = [None if row % 5 == 0 else f"{row}.0%" for row in range(30)]
+    nodes, edges = states_table(rate=cells)
+    with pytest.warns(pcfi.ColumnWarning, match="'rate' is not filled, because '1.0%' is text"):
+        pcfi.impute(nodes, edges)
+
+
+def test_the_repeated_id_is_named_after_rows_were_joined():
+    """The error named row 3 of the index, which the edges do not use."""
+    nodes, edges = states_table()
+    with pytest.raises(pcfi.PcfiError, match="'state' of the nodes probably holds the ids, but 's3' is duplicated"):
+        pcfi.impute(pd.concat([nodes, nodes.iloc[3:4]]), edges)
+
+
+def test_a_missing_id_of_an_edge_is_named():
+    """pandas turns integers with a gap into floats; the error spoke only of Float64."""
+    nodes = pd.DataFrame({"id": [10, 11, 12], "x": [1.0, np.nan, 3.0]})
+    edges = pd.DataFrame({"source": [10, np.nan], "target": [11, 12]})
+    with pytest.raises(pcfi.PcfiError, match="'source' holds 1 missing id, first in edge 1"):
+        pcfi.impute(nodes, edges)
+
+
+def test_exchanged_tables_are_pointed_out():
+    nodes, edges = states_table(age=1.0, height=2.0)
+    with pytest.raises(pcfi.PcfiError, match="the nodes come first, then the edges"):
+        pcfi.impute(edges, nodes)

@@ -120,7 +120,7 @@ def test_distances_in_degrees_are_taken_on_the_globe():
     assert edges.lengths[0] == pytest.approx(83_400, rel=0.01)
     with pytest.warns(pcfi.PcfiWarning) as caught:
         assert pairs(pcfi.geo.build_graph(points, distance=100_000, islands="alone")) == {(0, 1)}
-    assert "distance=100000 is in metres on the globe" in str(caught[0].message)
+    assert "the distance 100000 is in metres on the globe" in str(caught[0].message)
 
 
 def test_far_apart_places_across_the_date_line_are_near():

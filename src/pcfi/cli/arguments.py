@@ -2,6 +2,7 @@
 
 import errno
 import re
+import shlex
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +15,7 @@ import typer
 from typer.core import TyperCommand
 
 from pcfi.cli import INTERRUPTED
-from pcfi.errors import ParameterError, PcfiError
+from pcfi.errors import ParameterError, PcfiError, Worded
 
 FAILED, USAGE = 1, 2  # exit codes
 OPTION = "option"  # key of a field's metadata
@@ -163,22 +164,44 @@ OS_WORDS = {
     errno.EIO: "the disk has an error; check it, or choose another disk",
 }
 QUOTES = "\"'"
-_OPTIONS = {"channels": "columns", "client": "cluster", "random_state": "seed", "solver": "steps"}
+_OPTIONS = {
+    "channels": "columns",
+    "client": "cluster",
+    "missing_values": "missing-value",
+    "random_state": "seed",
+    "solver": "steps",
+}
+_NAME_LISTS = ("channels", "exclude", "categorical")  # parameters whose options take names between commas
 
 
-def option_text(name: str, value: str = "") -> str:
-    """A parameter of the library as an option of the command line.
+def option_text(name: str, text: str = "", value: Any = None) -> str:
+    """A parameter of the library as an option of the command line, with a value for the shell.
 
     >>> option_text("channels"), option_text("unknown_ids", "'drop'"), option_text("standardize", "True")
     ('--columns', '--unknown-ids drop', '--standardize')
+    >>> option_text("missing_values", value=["?", -999])
+    "--missing-value '?' --missing-value -999"
     """
+    if name == "graph":
+        return "--knn"  # the only graph that is an option
     flag = "--" + _OPTIONS.get(name, name).replace("_", "-")
-    return flag if value in ("", "True") or name == "solver" else f"{flag} {value.strip(QUOTES)}"
+    if value is not None:
+        values = value if isinstance(value, list) else [value]
+        return " ".join(f"{flag} {_in_shell(one, is_name=name in _NAME_LISTS)}" for one in values)
+    return flag if text in ("", "True") or name == "solver" else f"{flag} {text.strip(QUOTES)}"
 
 
-def in_options(error: BaseException) -> str:
-    """An error as one line, with options instead of parameters."""
-    if isinstance(error, PcfiError):
+def _in_shell(value: Any, *, is_name: bool) -> str:
+    """A value as it is typed in a shell; a name that `names` would split or strip is in quotes of its own."""
+    text = str(value)
+    if is_name and names([text]) != [text]:
+        text = '"' + text.replace('"', '""') + '"'
+    return shlex.quote(text)
+
+
+def in_options(error: object) -> str:
+    """An error or a warning as one line, with options instead of parameters."""
+    if isinstance(error, Worded):
         text = error.text(option_text(error.parameter or ""), option_text)
     elif isinstance(error, OSError) and error.filename is not None and error.errno in OS_WORDS:
         text = f"{error.filename}: {OS_WORDS[error.errno]}"

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from pcfi._typing import Array
+from pcfi.cli.arguments import option_text
 from pcfi.cli.preloading import preloading
 from pcfi.cli.session import Session
 from pcfi.errors import FeatureError, FileError, ParameterError, counted
@@ -181,8 +182,8 @@ def _spatial_graphs(
     """Graphs of neighbouring places, with equal weights and with weights by distance."""
     if nodes.geometry is None:
         raise FileError(
-            f"{path} has no geometry to find neighbours by: name an edge file after it, or use a .gpkg, .geojson or "
-            "GeoParquet file"
+            f"{path} has no geometry to find neighbours by: name an edge file after it, or link similar rows with "
+            "--knn 10, or use a .gpkg, .geojson or GeoParquet file"
         )
     with session.stage("find neighbours"):
         edges = find_neighbors(nodes.geometry.frame(nodes.table), rule)
@@ -203,7 +204,7 @@ def dressed_text(column: str, value: str) -> str:
     """What to say about a column of numbers that are written as text."""
     return (
         f"the column {column!r} is not filled, because {value!r} is text: write it as a plain number, or add "
-        f"--exclude {column} if the column should not be filled"
+        f"{option_text('exclude', value=column)} if the column should not be filled"
     )
 
 
@@ -216,12 +217,13 @@ def _warn_of_codes(session: Session, table: NodeTable, columns: NodeColumns, edg
 def warn_of_code_columns(session: Session, names: list[str]) -> None:
     """Warn of codes that are used like measurements, with the options that leave them out."""
     if names:
-        session.warn(f"{code_text(names)}: leave out with {' '.join(f'--exclude {name}' for name in names)}")
+        session.warn(f"{code_text(names)}: leave out with {option_text('exclude', value=names)}")
 
 
 def unused_weight_text(path: str, column: str) -> str:
     """Message about a numeric column that is not used as weights."""
-    return f"{path}: the edges are unweighted; if the numbers in {column!r} are weights, add --weight {column}"
+    option = option_text("weight", value=column)
+    return f"{path}: the edges are unweighted; if the numbers in {column!r} are weights, add {option}"
 
 
 def _by_rows(
@@ -248,7 +250,7 @@ def id_like_text(ids: str, column: str) -> str:
     """Message about a channel that looks like ids."""
     return (
         f"nodes are identified by {ids}, and {column!r} is filled like any numeric column: if it holds the ids, add "
-        f"--id {column}"
+        f"{option_text('id', value=column)}"
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from pcfi.cli.arguments import plain_errors, printable
+from pcfi.cli.arguments import in_options, plain_errors, printable
 from pcfi.errors import ParameterError
 
 TERMINATED = 143  # exit code after SIGTERM
@@ -93,7 +93,7 @@ class Session:
 
     def warn(self, message: Any, *_: Any, **__: Any) -> None:
         """Print a warning as one line, once."""
-        text = printable(" ".join(str(message).split()))
+        text = in_options(message)
         if text not in self.warnings:
             self.warnings.append(text)
             typer.echo(f"pcfi: warning: {text}", err=True)

@@ -158,8 +158,8 @@ def choose_columns(
     channels = choose_channels(kinds, columns, id_column)
     if source.format.is_text or columns.channels is not None:
         apart = {id_column, *columns.exclude, *columns.categorical}
-        for name in columns.channels if columns.channels is not None else set(kinds) - apart:
-            refuse_mixed(table, name, source)
+        for name in columns.channels if columns.channels is not None else [one for one in kinds if one not in apart]:
+            refuse_mixed(table, name, source, list(map(str, columns.missing_values)))
     if not columns.finds_categories:
         _refuse_nothing(table, columns, channels, source)
     return id_column, channels

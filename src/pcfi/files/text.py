@@ -31,6 +31,7 @@ BLOCK = 1 << 22  # bytes parsed at a time; a row must fit
 ROWS = 1 << 13  # rows written at a time
 PIECES_PER_THREAD = 4  # of so many rows, which are turned into text before they are written
 SAMPLE = 1 << 18  # bytes that tell how numbers and columns are written
+FIRST_LINES = 50  # that tell the delimiter
 MIN_THREADED_ROWS = 10_000  # below, threads cost more than they save
 
 Result = TypeVar("Result")
@@ -51,16 +52,32 @@ class Dialect:
 
 
 def dialect_of(source: InputFile) -> Dialect:
-    """The dialect of a text file: semicolons, tabs or vertical bars if its header has no other separator."""
+    """The dialect of a text file: semicolons, tabs or vertical bars if these separate the cells of its first lines."""
     with source.arrow() as stream:
         sample = bytes(stream.read(SAMPLE))
     if sample.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in sample:
         raise _notutf8_errors(source)
     usual = DELIMITERS[source.format.name]
-    text = sample.decode("utf-8", errors="replace")
-    names = re.sub(r'"[^"]*"', "", text.partition("\n")[0])
-    other = next((mark for mark in ";\t|" if mark in names), None)
-    return Dialect(usual) if usual in names or other is None else Dialect(other, usual=False)
+    text = re.sub(r'"[^"]*"', "", sample.decode("utf-8", errors="replace"))
+    lines = [line for line in text.splitlines()[: FIRST_LINES + 1] if line.strip()]
+    mark = _delimiter(lines[:FIRST_LINES] or [""], usual)
+    return Dialect(mark, usual=mark == usual)
+
+
+def _delimiter(lines: Sequence[str], usual: str) -> str:
+    """The delimiter of these lines without quoted text: one that all of them have equally often.
+
+    >>> _delimiter(["id;spending, $1000;pay", "AL;4,041;7", "AK;7;8"], ",")
+    ';'
+    """
+    header, *rows = lines
+    others = [mark for mark in ";\t|" if mark in header and mark != usual]
+    separates = [mark for mark in others if len({line.count(mark) for line in lines}) == 1]
+    if usual not in header:
+        return next(iter(separates or others), usual)
+    is_usual = len({line.count(usual) for line in lines}) == 1
+    are_decimal = usual == "," and bool(rows) and not any(re.search(r"(?<!\d),|,(?!\d)", row) for row in rows)
+    return separates[0] if separates and (not is_usual or are_decimal) else usual
 
 
 @contextmanager
@@ -224,35 +241,39 @@ def parse_options(source: InputFile) -> Any:
     return csv.ParseOptions(delimiter=dialect_of(source).delimiter, newlines_in_values=True)
 
 
-def refuse_mixed(table: Any, name: str, source: InputFile) -> None:
-    """Raise `FileError` if a text column holds numbers for the most part: it was meant to be a channel."""
-    import pyarrow.compute as pc
+def refuse_mixed(table: Any, name: str, source: InputFile, missing: Sequence[str] = ()) -> None:
+    """Raise `FileError` if a text column holds numbers for the most part: it was meant to be a channel.
 
-    column = table[name].combine_chunks()
+    `missing` are values that mean missing, besides the usual ones.
+    """
+    column = table[name]
     if len(column) == 0 or str(column.type) not in ("string", "large_string"):
         return
-    filled = pc.and_kleene(pc.is_valid(column), pc.not_equal(column, ""))
-    numbers = pc.match_substring_regex(column, NUMBER)
-    n_filled, n_numbers = (pc.sum(flags).as_py() or 0 for flags in (filled, pc.and_kleene(filled, numbers)))
-    row = pc.index(pc.and_kleene(filled, pc.invert(numbers)), True).as_py()
-    refuse_mixture(source, name, n_filled, n_numbers, None if row < 0 else (column[row].as_py(), row))
+    scan = ColumnScan.of_numbers()
+    scan.add(without_markers(column, [*null_markers(), *missing]))
+    refuse_mixture(source, name, scan)
 
 
-def refuse_mixture(
-    source: InputFile, name: str, n_filled: int, n_numbers: int, first_text: tuple[str, int] | None
-) -> None:
-    """The same, by counts and the first value that is not a number, with its row."""
+def refuse_mixture(source: InputFile, name: str, scan: ColumnScan) -> None:
+    """The same, by what is known about all values of the column."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if first_text is None or 2 * n_numbers < n_filled:
+    texts = scan.texts[scan.mark]
+    if not texts or 2 * scan.n_numbers[scan.mark] < scan.n_filled:
         return
-    word, row = first_text
-    is_dressed = pc.match_substring_regex(pa.scalar(word), DRESSED).as_py()
-    advice = "write it as a plain number" if is_dressed else f"if that means missing, add --missing-value {word!r}"
+    (first, row), *others = texts.items()
+    also = f", also {', '.join(repr(text) for text, _ in others)}" if others else ""
+    words = [text for text in texts if not pc.match_substring_regex(pa.scalar(text), DRESSED).as_py()]
+    advice = ["if the column is no channel, use {exclude}"]
+    if words:
+        advice.insert(0, f"if {'they mean' if len(words) > 1 else 'that means'} missing, add {{missing_values}}")
+    if len(words) < len(texts):
+        advice.insert(0, "write formatted numbers as plain ones" if others else "write it as a plain number")
     raise FileError(
-        f"{source.words}: the column {name!r} mixes numbers and text; first {word!r} in row {row + 1}: {advice}; if "
-        f"the column is no channel, add --exclude {name}"
+        f"{source.words}: the column {name!r} mixes numbers and text; first {first!r} in row {row + 1}{also}",
+        remedy="; ".join(advice),
+        arguments={"missing_values": words, "exclude": [name]},
     )
 
 

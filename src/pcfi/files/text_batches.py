@@ -50,7 +50,8 @@ class TextBatches:
         for batch in self.read(nulls=True):
             self.n_rows += batch.num_rows
             for name, scan in scans.items():
-                scan.add(batch.column(name), plain_numbers(batch.column(name)))
+                numbers = plain_numbers(batch.column(name))
+                scan.add(self.without_markers(batch, name) if numbers is None else batch.column(name), numbers)
         if not self.n_rows:
             raise FileError(f"{file.words} has a header but no rows")
         for name, scan in scans.items():
@@ -59,7 +60,7 @@ class TextBatches:
         types = decide_types(scans, file.words, dialect_of(file).delimiter, columns.decimal)
         for name, scan in scans.items():
             if name not in others and pa.types.is_string(types[name].kind) and not scan.has_codes:
-                refuse_mixture(file, name, scan.n_filled, scan.n_numbers["."], scan.first_text)
+                refuse_mixture(file, name, scan)
         self.types = types
         self._markers = {name: TEXT_MARKERS if name in others else [*null_markers(), *self._missing] for name in types}
         self.decimals = {one.decimal for one in types.values()}
@@ -84,6 +85,10 @@ class TextBatches:
                     column = cast_text(without_markers(table[name], self._markers[name]), one.kind, one.decimal)
                     table = table.set_column(table.column_names.index(name), name, column)
             yield empty_as_null(table)
+
+    def without_markers(self, batch: Any, name: str) -> Any:
+        """A column of a record batch of text, with null where a cell is empty or holds a marker of missing cells."""
+        return without_markers(batch.column(name), [*null_markers(), *self._missing])
 
     def read(self, *, nulls: bool = False) -> Iterator[Any]:
         """Record batches of text; with `nulls`, null where a cell holds a marker of missing cells."""

@@ -15,6 +15,7 @@ CODE = r"^\s*[-+]?0\d"  # 007
 HEXADECIMAL = r"^\s*[-+]?0[xX]"
 WHOLE = r"^\s*[-+]?\d+\s*$"
 OFFSET_BYTES = 4  # of a value of an array of strings
+MAX_TEXTS = 4  # values of a column of numbers that an error lists because they are text
 SAMPLE = 1000  # values that usually tell the decimal mark of a column
 
 
@@ -52,7 +53,8 @@ class ColumnScan:
     n_rows: int = 0
     n_filled: int = 0
     n_numbers: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PATTERNS, 0))  # by decimal mark
-    first_text: tuple[str, int] | None = None  # the first value that is not a number, and its row
+    texts: dict[str, dict[str, int]] = field(default_factory=lambda: {mark: {} for mark in PATTERNS})
+    # the first different values that are not numbers, and their first rows, by decimal mark
     types: list[Any] = field(default_factory=list)  # that fit all values so far
     has_codes: bool = False  # whether a value begins with 0, such as 007, or is hexadecimal
     is_whole: bool = True  # whether all values are digits only
@@ -82,10 +84,8 @@ class ColumnScan:
         if self.is_whole or pa.int64() in self.types:
             self.has_codes = self.has_codes or any(_any_match(values.all, pattern) for pattern in (CODE, HEXADECIMAL))
         self._count_numbers(column if numbers is not None else values.all, n_filled)
-        if self.first_text is None and self.n_numbers["."] < self.n_filled:
-            numeric = pc.fill_null(pc.match_substring_regex(column, NUMBER), False)
-            row = pc.index(pc.and_(_is_filled(column), pc.invert(numeric)), True).as_py()
-            self.first_text = None if row < 0 else (column[row].as_py(), before + row)
+        if self.n_numbers["."] < self.n_filled:
+            self._note_texts(column, before)
         for mark in PATTERNS if numbers is None else ".":
             self._look_at_mark(values, mark)
 
@@ -99,6 +99,18 @@ class ColumnScan:
         else:
             counts = {mark: pc.sum(pc.match_substring_regex(values, one)).as_py() for mark, one in PATTERNS.items()}
         self.n_numbers = {mark: self.n_numbers[mark] + count for mark, count in counts.items()}
+
+    def _note_texts(self, column: Any, before: int) -> None:
+        """Note the first different values that are not numbers; there are `before` rows before this part."""
+        import pyarrow.compute as pc
+
+        for mark, pattern in PATTERNS.items():
+            texts = self.texts[mark]
+            if len(texts) < MAX_TEXTS:
+                numeric = pc.fill_null(_matches(column, pattern), False)
+                values = column.filter(pc.and_(_is_filled(column), pc.invert(numeric)))
+                for text in pc.unique(values)[:MAX_TEXTS].to_pylist():
+                    texts.setdefault(text, before + pc.index(column, text).as_py())
 
     def _look_at_mark(self, values: "_FilledValues", mark: str) -> None:
         """Find a value that determines the meaning of a mark, first in a sample; else an ambiguous one."""
@@ -122,6 +134,11 @@ class ColumnScan:
     def is_decimal(self, mark: str) -> bool:
         """Whether all values are numbers with this decimal mark, and some have it."""
         return 0 < self.n_filled == self.n_numbers[mark] and (mark in self.decided or mark in self.grouped)
+
+    @property
+    def mark(self) -> str:
+        """The decimal mark of the values that are numbers: a comma if it is before fractions in some of them."""
+        return "," if "," in self.decided and self.n_numbers[","] > self.n_numbers["."] else "."
 
     @property
     def type(self) -> Any:

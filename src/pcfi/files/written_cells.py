@@ -38,12 +38,7 @@ class WrittenCells:
     @staticmethod
     def of(texts: DelimitedTable, types: dict[str, ColumnType]) -> "WrittenCells":
         """The cells of a text file whose columns have these types."""
-        import pyarrow.compute as pc
-
-        def has_point(name: str) -> bool:
-            return bool(pc.any(pc.match_substring(texts.cells[name], ".")).as_py())
-
-        marks = _decimal_marks(types, texts.decimal, has_point)
+        marks = _decimal_marks(types, texts.decimal, lambda name: _has_point(texts.without_markers(name)))
         flags = [name for name, one in types.items() if str(one.kind) == "bool"]
         spellings = {name: known[0].as_py() for name in flags if len(known := texts.without_markers(name).drop_null())}
         return WrittenCells(texts.cells, texts.source.format.name, dialect_of(texts.source), *marks, spellings)
@@ -104,10 +99,16 @@ def _decimal_marks(
     return decimal, decimals
 
 
+def _has_point(column: Any) -> bool:
+    """Whether a value has a point in it; markers of missing cells, such as n.a., must be null."""
+    import pyarrow.compute as pc
+
+    return bool(pc.any(pc.match_substring(column, ".")).as_py())
+
+
 def _marks_of_batches(batches: TextBatches) -> tuple[set[str], dict[str, str]]:
     """Columns with a point in a cell, and the first truth value of columns of truth values."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     with_comma = "," in (batches.decimal, *(one.decimal for one in batches.types.values()))
     flags = [name for name, one in batches.types.items() if pa.types.is_boolean(one.kind)]
@@ -115,7 +116,7 @@ def _marks_of_batches(batches: TextBatches) -> tuple[set[str], dict[str, str]]:
     spellings: dict[str, str] = {}
     for batch in batches.read(nulls=True) if with_comma or flags else ():
         if with_comma:
-            points |= {name for name in batches.types if pc.any(pc.match_substring(batch.column(name), ".")).as_py()}
+            points |= {name for name in batches.types if _has_point(batches.without_markers(batch, name))}
         for name in flags:
             known = batch.column(name).drop_null()
             if name not in spellings and len(known):

@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -54,21 +55,31 @@ def warn_of_columns(table: NodeTable, codes: list[str], remedy: str, *, stacklev
     unfilled = {name: frame.get_column(name) for name in frame.columns if name not in used}
     counts = {name: series.null_count() for name, series in unfilled.items()}
     for name, series in unfilled.items():
-        value = text_number(series) if counts[name] else None
-        if value is not None:
+        text = unfilled_numbers_text(series) if counts[name] or series.dtype == narwhals().Object else ""
+        if text:
             counts[name] = 0
-            texts.append(f"the column {name!r} is not filled, because {value!r} is text: convert it to numbers first")
+            texts.append(text)
     gaps = gaps_text(counts, "categorical=[...]")
     for text in [*texts, gaps] if gaps else texts:
         warnings.warn(text, ColumnWarning, stacklevel=stacklevel + 1)
 
 
-def text_number(series: Any) -> str | None:
-    """One of the values of a text column, if all look like numbers."""
-    if series.dtype != narwhals().String:
-        return None
+def unfilled_numbers_text(series: Any) -> str:
+    """Message about a column of text or Python objects most of whose values are numbers; empty for other columns."""
+    if series.dtype not in (narwhals().String, narwhals().Object):
+        return ""
     values = series.drop_nulls().to_list()
-    return values[0] if values and all(map(is_text_number, values)) else None
+    others = [value for value in values if not isinstance(value, Real) and not is_text_number(value)]
+    if not values or 2 * len(others) >= len(values) or not all(isinstance(value, str) for value in others):
+        return ""
+    text = next((value for value in values if isinstance(value, str)), "")
+    if not others:
+        return f"the column {series.name!r} is not filled, because {text!r} is text: convert it to numbers first"
+    listed = shortened([repr(value) for value in dict.fromkeys(others)], 4)
+    return (
+        f"the column {series.name!r} is not filled, because it holds numbers and the text {listed}: if that means "
+        "missing, convert it with pandas.to_numeric(column, errors='coerce')"
+    )
 
 
 def code_text(names: list[str]) -> str:

@@ -306,7 +306,7 @@ def choose_edge_columns(names: Sequence[str], columns: EdgeColumns, what: str) -
     source, target = columns.source or source, columns.target or target
     if source is None or target is None:
         raise GraphError(
-            f"{what} has the columns {listed(names)}",
+            f"{what} has the columns {listed(names)}; the nodes come first, then the edges",
             remedy="name the columns with the ends of each edge with {source} and {target}",
         )
     weight = columns.weight

@@ -169,23 +169,37 @@ class Ids:
     def rows(self, names: Any, what: str, nodes: Any = None) -> Array:
         """Row of each id in the series `names`, -1 where there is none. `nodes` is the node table, for errors."""
         if self.problem:
-            raise FeatureError(self.problem)
+            repeated = "" if nodes is None else _repeated_ids(nodes, names)
+            raise FeatureError(f"{self.problem}; {repeated}" if repeated else self.problem)
         try:
             if self.series is None:
                 return _row_numbers(names, what, self.words)
             return locate(self.series, names, f"the ids in {self.words}", what, self.index)
         except GraphError as error:
+            _refuse_missing(names, what)
             repeated = "" if nodes is None else _repeated_ids(nodes, names)
             if repeated:
                 raise GraphError(f"{error.message}; {repeated}") from None
             raise
 
 
+def _refuse_missing(names: Any, what: str) -> None:
+    """Raise `GraphError` if numbers that name nodes are missing: pandas then holds integers as floats."""
+    if not names.dtype.is_float():
+        return
+    missing = np.isnan(names.cast(narwhals().Float64).to_numpy())
+    if missing.any():
+        raise GraphError(
+            f"{what} holds {counted(int(missing.sum()), 'missing id')}, first in edge {int(np.argmax(missing))}: drop "
+            "these edges, and convert the column to integers"
+        )
+
+
 def _repeated_ids(nodes: Any, names: Any) -> str:
     """Message about a text column that contains most of these ids, but not uniquely; empty if there is none."""
     named = set(names.to_list())
     for column in nodes.columns:
-        values = nodes.get_column(column)
+        values = nodes.get_column(column).drop_nulls()
         if match_kind(values) != "strings" or not values.is_duplicated().any():
             continue
         if 2 * len(named & set(values.to_list())) > len(named):

@@ -296,7 +296,9 @@ def read_table(
     columns = with_categories(columns, frame, ids.column)
     kinds = kinds_of(frame)
     for name in (
-        columns.channels if columns.channels is not None else set(frame.columns) - {ids.column, *columns.filled}
+        columns.channels
+        if columns.channels is not None
+        else [one for one in frame.columns if one not in {ids.column, *columns.filled}]
     ):
         _refuse_unusable(frame.get_column(name), is_channel=columns.channels is not None, columns=columns)
     chosen = {*choose_channels(kinds, columns, ids.column), *columns.categorical}

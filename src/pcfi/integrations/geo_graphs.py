@@ -146,10 +146,8 @@ def _centroid_positions(frame: Any, geometry: Array, rule: Neighborhood) -> Arra
     if frame.crs is None:
         in_degrees = bool((np.abs(plane) <= (180, 90)).all() and np.abs(plane).max() > 1)
         if in_degrees and rule.contiguity is None:
-            text = (
-                "the GeoDataFrame has no CRS, so distances are measured in the plane: if the coordinates are degrees, "
-            )
-            warnings.warn(text + "use gdf.set_crs(4326)", PcfiWarning, stacklevel=4)
+            text = "the places have no CRS, so distances are measured in the plane: if the coordinates are degrees, "
+            warnings.warn(text + "set the CRS EPSG:4326, as in gdf.set_crs(4326)", PcfiWarning, stacklevel=4)
         return plane
     if not frame.crs.is_geographic:
         return plane
@@ -157,8 +155,10 @@ def _centroid_positions(frame: Any, geometry: Array, rule: Neighborhood) -> Arra
     remedy = "set the correct CRS, or correct the coordinates"
     _refuse_rows(frame, beyond, f"coordinates that are not degrees, although the CRS is {frame.crs.name!r},", remedy)
     if rule.distance is not None:
-        text = f"the CRS {frame.crs.name!r} is in degrees, so distance={rule.distance:g} is in metres on the globe"
-        warnings.warn(text + ": use gdf.to_crs(...) for another unit", PcfiWarning, stacklevel=4)
+        text = f"the CRS {frame.crs.name!r} is in degrees, so the distance {rule.distance:g} is in metres on the globe"
+        warnings.warn(
+            text + ": transform the places for another unit, as in gdf.to_crs(...)", PcfiWarning, stacklevel=4
+        )
     longitude, latitude = np.deg2rad(plane).T
     around = np.cos(latitude)
     globe = [around * np.cos(longitude), around * np.sin(longitude), np.sin(latitude)]
@@ -227,6 +227,6 @@ def _island_edges(frame: Any, places: Array, ends: Array, rule: Neighborhood) ->
     verb = ("is", "stays") if len(islands) == 1 else ("are", "stay")
     linked_to = f"{verb[0]} linked to the {ISLAND_NEIGHBORS} nearest"
     done = linked_to if rule.islands == "nearest" else f"{verb[1]} unlinked"
-    text = f"{counted(len(islands), 'place')} without a neighbour (index {names}) {done}: set islands= to change this"
-    warnings.warn(text, PcfiWarning, stacklevel=4)
+    text = f"{counted(len(islands), 'place')} without a neighbour (index {names}) {done}"
+    warnings.warn(PcfiWarning(text, remedy="set {islands} to change this"), stacklevel=4)
     return _nearest(places, islands, ISLAND_NEIGHBORS) if rule.islands == "nearest" else np.empty((2, 0), np.int64)

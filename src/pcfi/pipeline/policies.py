@@ -113,14 +113,16 @@ def usual_warnings(
     """Warnings of any method: not settled, unreachable cells, and values that may mark missing cells."""
     notices: list[PcfiWarning] = [
         ColumnWarning(
-            f"{marker_text(value, names)}: if it marks missing cells, replace it with NaN, or name it with "
-            f"missing_values=[{value:g}] or --missing-value {value:g}"
+            marker_text(value, names),
+            remedy="if it marks missing cells, replace it with NaN, or name it with {missing_values}",
+            arguments={"missing_values": [int(value)]},
         )
         for value, names in missing_markers(problem).items()
     ]
     if not converged:
-        advice = "raise max_steps or loosen rtol" + (", or use a smaller alpha" if settings.method == "pcfi" else "")
-        notices.append(NotSettledWarning(f"{status} To settle it, {advice}."))
+        advice = "to settle it, raise {max_steps} or loosen {rtol}"
+        advice += ", or use a smaller {alpha}" if settings.method == "pcfi" else ""
+        notices.append(NotSettledWarning(status.removesuffix("."), remedy=advice))
     if n_unreachable:
         is_values = settings.method == "pcfi" and settings.objective == "values"
         row = "an estimate from the other columns, or " if is_values else ""
