@@ -127,7 +127,9 @@ class ChannelScale:
 
     def mean_shift(self, variance: Array) -> Array:
         """What the mean of a log-normal cell is above its median, on the scale of the model; 0 without a logarithm."""
-        return np.where(self.logarithmic, self.unit * variance / 2, 0.0) if self.logarithmic.any() else np.zeros(1)
+        if not self.logarithmic.any():
+            return np.zeros(np.broadcast_shapes(variance.shape, self.unit.shape))
+        return np.where(self.logarithmic, self.unit * variance / 2, 0.0)
 
     def plausible(self, values: Array) -> Array:
         """Filled values within their bounds."""
