@@ -170,3 +170,18 @@ def test_bad_calls_are_refused():
             pcfi.evaluate(features, ring(3), methods={"mine": {option: True}})
     with pytest.raises(pcfi.ParameterError, match="methods is empty"):
         pcfi.evaluate(features, ring(3), methods=())
+
+
+def test_unreachable_cells_have_errors_and_coverage_of_their_own():
+    """Isolated nodes were left out of the table by hops."""
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(200, 2))
+    features[rng.random(features.shape) < 0.2] = np.nan
+    found = pcfi.evaluate(features, [np.arange(99), np.arange(1, 100)], methods=("mean", "pcfi"))
+    lines = repr(found).splitlines()
+    assert next(line for line in lines if "RMSE by hops" in line).split()[-1] == "unreachable"
+    [at] = [one for one in found.by_hops if one.hops < 0 and one.method == "pcfi"]
+    [covered] = [one for one in found.reliability[0].by_hops if one.hops < 0]
+    assert at.cells == covered.cells > 50
+    assert f"{at.rmse:.4g}" in lines[-2]
+    assert f"{covered.covered:.1%} of unreachable cells" in lines[-1]

@@ -94,8 +94,10 @@ def _as_json(evaluation: Evaluation) -> dict[str, Any]:
 
 def _show(session: Session, evaluation: Evaluation) -> None:
     """Print the table of errors, with as many hop columns as fit, and the reliability of the intervals."""
-    hops = sorted({at.hops for at in evaluation.by_hops if at.hops >= 0})[:MAX_HOP_COLUMNS]
-    tables = (_table(evaluation, hops[:count]) for count in range(len(hops), -1, -1))
+    found = {at.hops for at in evaluation.by_hops}
+    hops = sorted(found - {-1})[:MAX_HOP_COLUMNS]
+    unreachable = [-1] if -1 in found else []
+    tables = (_table(evaluation, hops[:count] + unreachable) for count in range(len(hops), -1, -1))
     session.answer(next((table for table in tables if session.fits(table)), _table(evaluation, [])))
     for line in evaluation.reliability:
         session.answer(str(line))
@@ -110,7 +112,7 @@ def _table(evaluation: Evaluation, hops: list[int]) -> Any:
     title = f"Error on {cells} in {counted(evaluation.n_folds, 'fold')}, in {unit}"
     table = Table(title=title, title_justify="left", title_style="bold")
     categories = ("categories",) if "accuracy" in evaluation.methods[0].scores else ()
-    distances = (f"{hop} hop{'s' if hop > 1 else ''}" for hop in hops)
+    distances = ("unreachable" if hop < 0 else f"{hop} hop{'s' if hop > 1 else ''}" for hop in hops)
     for name in ("method", *categories, "RMSE", "MAE", *distances, "time"):
         table.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
     for one in evaluation.methods:

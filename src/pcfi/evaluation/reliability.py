@@ -75,6 +75,7 @@ class Reliability:
 
     def __str__(self) -> str:
         covered = f"{self.method}: intervals for {self.coverage:.0%} cover {self.covered:.1%}"
+        covered += "".join(f", {at.covered:.1%} of unreachable cells" for at in self.by_hops if at.hops < 0)
         if np.isnan(self.rank_correlation):
             return covered
         return f"{covered}; rank correlation of expected with actual error {self.rank_correlation:.2f}"

@@ -94,8 +94,10 @@ class Evaluation:
         for one in self.methods:
             cells = (f"{_format(name, one.scores[name])} +- {one.standard_errors[name]:.1g}" for name in names)
             lines.append(f"  {one.method:<{width}}" + "".join(f" {text:>19}" for text in cells))
-        levels = sorted({row.hops for row in self.by_hops if row.hops >= 0})[:8]
-        lines.append(f"  {'RMSE by hops':<{width}}" + "".join(f"{level:>12}" for level in levels))
+        found = {row.hops for row in self.by_hops}
+        levels = sorted(found - {-1})[:8] + ([-1] if -1 in found else [])
+        names = ["unreachable" if level < 0 else str(level) for level in levels]
+        lines.append(f"  {'RMSE by hops':<{width}}" + "".join(f"{name:>12}" for name in names))
         for one in self.methods:
             rmse = {row.hops: row.rmse for row in self.by_hops if row.method == one.method}
             lines.append(f"  {one.method:<{width}}" + "".join(f"{rmse.get(level, np.nan):>12.4g}" for level in levels))

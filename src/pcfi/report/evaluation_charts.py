@@ -50,7 +50,11 @@ def errors_by_hops(facts: Facts) -> Chart | None:
             method=("method", ""), hops=("hops", "d"), error=("RMSE", ".4f"), cells=("hidden cells", ",")
         ),
     }
-    rows = tuple((method, str(at.hops), f"{at.error:.4f}", f"{at.n_cells:,}") for method, at in points)
+    points += [(one.method, at) for one in facts.evaluation.methods for at in one.by_hops if at.hops is None]
+    rows = tuple(
+        (method, "unreachable" if at.hops is None else str(at.hops), f"{at.error:.4f}", f"{at.n_cells:,}")
+        for method, at in points
+    )
     spec = specification(caption, values, mark=mark("line", point=True), encoding=encoding)
     return Chart("errors-by-hops", "Error by hops", caption, spec, ("method", "hops", "RMSE", "hidden cells"), rows)
 
@@ -100,7 +104,10 @@ def coverage(facts: Facts) -> Chart | None:
     }
     bars = {"mark": mark("bar", cornerRadiusEnd=3), "encoding": encoding}
     nominal = {"mark": {"type": "rule", **DASHED}, "encoding": {"y": {"datum": reliability.coverage}}}
-    rows = tuple((str(at.hops), percent(at.covered), f"{at.cells:,}") for at in points)
+    points += [at for at in reliability.by_hops if at.hops < 0]
+    rows = tuple(
+        ("unreachable" if at.hops < 0 else str(at.hops), percent(at.covered), f"{at.cells:,}") for at in points
+    )
     spec = specification(caption, values, layer=[bars, nominal])
     return Chart("coverage", "Coverage of the intervals", caption, spec, ("hops", "covered", "hidden cells"), rows)
 
