@@ -32,6 +32,7 @@ QUESTIONS = {
     "limit": "How close is diffusion to the memory bandwidth, and where does a call spend its time?",
     "node_order": "Does renumbering the nodes pay on graphs larger than the cache?",
     "lanes": "Would blocks finish sooner if channels that need similar numbers of steps shared a block?",
+    "deflation": "How many steps would a coarse space save in the preconditioner of the steady state?",
     "hops": "How fast is counting the hops of many patterns?",
     "vector_kernels": "How much faster are kernels on vector registers than the same loops in plain numba? (one block "
     "of 16 channels, one thread)",
