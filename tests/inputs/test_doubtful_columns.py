@@ -116,3 +116,21 @@ def test_exchanged_tables_are_pointed_out():
     nodes, edges = states_table(age=1.0, height=2.0)
     with pytest.raises(pcfi.PcfiError, match="the nodes come first, then the edges"):
         pcfi.impute(edges, nodes)
+
+
+def test_a_graph_without_edges_is_called_so():
+    """The warning spoke of cells that cannot be reached, as in a graph of several parts."""
+    features = np.arange(20.0).reshape(10, 2)
+    features[3, 0] = np.nan
+    with pytest.warns(
+        pcfi.UnreachableWarning, match="the graph has no edges, so 1 of 1 missing cell cannot be reached"
+    ):
+        pcfi.impute(features, np.empty((2, 0), dtype=int))
+
+
+def test_rows_without_a_known_value_are_mentioned_for_graphs_of_similar_rows():
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(60, 3))
+    features[7] = np.nan
+    with pytest.warns(pcfi.UnreachableWarning, match="rows without a known value are similar to none"):
+        pcfi.impute(features, "knn")

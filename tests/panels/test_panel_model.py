@@ -217,7 +217,7 @@ def test_times_beyond_the_last_reading_of_all_nodes_have_no_intervals():
     readings = (3 * np.cumsum(rng.standard_normal(120)))[:, None] + rng.standard_normal((120, 12))
     readings[30:34, 2] = readings[60:63, 5] = readings[110:] = np.nan
     path = np.stack([np.arange(11), np.arange(1, 12)])
-    with pytest.warns(pcfi.PcfiWarning, match="120 cells lie before the first or after the last reading"):
+    with pytest.warns(pcfi.PcfiWarning, match="before the first or after the last reading of all nodes, 120 cells got"):
         result = pcfi.panel.impute(pd.DataFrame(readings), path)
     low, high = (np.asarray(end) for end in result.interval(0.9))
     assert np.isinf(high[110:]).all()

@@ -14,7 +14,7 @@ from pcfi.cli.session import open_session
 def suggest(
     inputs: o.InputOptions, listing: ListOptions, estimation: o.EstimationOptions, running: o.RunOptions
 ) -> None:
-    """List the nodes whose measurement would reduce the total expected error most, best first.
+    """List the nodes whose measurement would reduce the total expected error most, in the order of choice.
 
     Example: pcfi suggest nodes.csv edges.csv --most 20 -o measure.csv
     """

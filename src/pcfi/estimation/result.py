@@ -132,7 +132,10 @@ def _mention_unreachable(reports: ColumnReports, counts: Sequence[int]) -> list[
 def _of_unreachable(report: ColumnReport, count: int) -> str:
     if not count or not report.n_known:
         return ""
-    return f"; {count:,} of {report.n_missing:,} missing cells are unreachable, and filled without the graph"
+    verb = "is" if count == 1 else "are"
+    return (
+        f"; {count:,} of {counted(report.n_missing, 'missing cell')} {verb} unreachable, and filled without the graph"
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -217,7 +220,8 @@ def tuning_warnings(tuning: Tuning | None) -> list[PcfiWarning]:
     """A warning if nothing was learned."""
     if tuning is None or not tuning.note:
         return []
-    return [TuningWarning(f"values are halfway between the graph's estimate and the column's mean: {tuning.note}")]
+    halfway = "halfway between the graph's estimate and the column's mean (0 in a column without a known value)"
+    return [TuningWarning(f"values are {halfway}: {tuning.note}")]
 
 
 def seed_of(random_state: Any) -> int:

@@ -92,7 +92,7 @@ def _elsewhere(row: dict[str, Any]) -> str:
 
 
 def suggest(result: Any, k: int = 10, *, candidates: Iterable[Any] | None = None) -> Suggestions:
-    """Nodes whose measurement would reduce the total expected error most, best first.
+    """Nodes whose measurement would reduce the total expected error most, in the order of choice.
 
     A node is measured in all columns that it misses. Nodes are chosen one after the other, so that later ones do not
     repeat what earlier ones contribute.

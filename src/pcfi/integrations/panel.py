@@ -93,8 +93,8 @@ def impute(
     n_unlearned = sum(int(np.isinf(cells.scale).sum()) for cells in filled.values())
     if n_unlearned:
         warnings.warn(
-            f"{counted(n_unlearned, 'cell')} lie before the first or after the last reading of all nodes: they get "
-            "the expected value of the node, without intervals, because no known cell is comparable",
+            f"before the first or after the last reading of all nodes, {counted(n_unlearned, 'cell')} got the expected "
+            "value of the node, without an interval, because no known cell is comparable",
             PcfiWarning,
             stacklevel=2,
         )

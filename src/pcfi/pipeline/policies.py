@@ -133,6 +133,11 @@ def usual_warnings(
 
 
 def _unreachable_text(n_cells: int, problem: Problem) -> str:
-    text = f"{n_cells:,} of {problem.n_missing:,} missing cells cannot be reached from any known cell of their channel"
+    missing = f"{n_cells:,} of {counted(problem.n_missing, 'missing cell')}"
+    if getattr(problem.graph, "n_edges", None) == 0:  # a graph that is divided among workers does not count them
+        return f"the graph has no edges, so {missing} cannot be reached from any known cell"
+    text = f"{missing} cannot be reached from any known cell of their channel"
+    if problem.build_graph is not None:
+        text += ", perhaps because rows without a known value are similar to none"
     n_empty = int((problem.channels.n_known[problem.first_channels] == 0).sum())
     return f"{text} ({counted(n_empty, 'channel')} without any known value)" if n_empty else text
