@@ -315,7 +315,6 @@ REFUSED = {
         2,
         "write categories to .parquet",
     ),
-    "markers in arrays": (["x.npy", *FILES[1:], "--missing-value", "-9"], 2, "use NaN for missing cells"),
     "intervals of a representation": (
         [*FILES, "--objective", "representation", "--intervals", "i.parquet"],
         2,
@@ -338,7 +337,7 @@ REFUSED = {
     "no such folder": ([*FILES[:3], "no/y.parquet", *FILES[4:]], 1, "folder no does not exist"),
     "no such column": ([*FILES, "--columns", "x"], 2, "--columns names 'x'"),
     "no such end": ([*FILES, "--source", "x"], 2, "--source names 'x'"),
-    "columns of arrays": (["x.npy", *FILES[1:], "--columns", "c1"], 2, "--columns names columns, but x.npy has none"),
+    "columns of arrays": (["x.npy", *FILES[1:], "--columns", "c1"], 2, "--columns names 'c1', but"),
     "no ids": (["x.npy", "named.csv", *FILES[2:]], 1, "name the column of the nodes that holds ids with --id"),
     "twice": ([*FILES, "--id", "since"], 1, "the id '2020-01-01' is duplicated"),
     "cut nodes": (["cut.parquet", *FILES[1:]], 1, "cannot be read as Parquet"),

@@ -27,7 +27,9 @@ from pcfi.inputs.columns import EdgeColumns, NodeColumns
 from pcfi.inputs.graphs import prepare_graph
 from pcfi.inputs.ids import is_frame
 from pcfi.integrations.geo_graphs import Neighborhood, find_neighbors
+from pcfi.outofcore import file_names
 
+CONVERTED = ("nodes-in.parquet", "edges-in.npy", "edges-in.parquet", "weights-in.npy", "weights-in.json")
 FORMATS_IN_PARTS = ("parquet", "csv", "tsv", "npy")  # that can be read in parts
 
 
@@ -56,16 +58,26 @@ def disk_files(
             "--knn compares rows in memory, so it cannot be combined with --memory or --cluster: leave these out, or "
             "name an edge file"
         )
-    made = [prefix.with_name(f"{prefix.name}.{name}") for name in ("nodes-in.parquet", "edges-in", "weights-in.npy")]
-    nodes = _nodes(session, path, made[0])
-    if isinstance(graph, Neighborhood):
-        files = _neighbors(session, nodes, graph, made[1].with_suffix(".npy"), made[2])
-    else:
-        files = _edges(session, DiskFiles(nodes, graph), path, columns, edges, made)
-    yield replace(files, shown=(path, _neighbours_in_words(files, path) if isinstance(graph, Neighborhood) else graph))
-    chosen = prefix.with_name(f"{prefix.name}.weights-in.json")
-    for one in (*made, chosen, made[1].with_suffix(".npy"), made[1].with_suffix(".parquet")):
-        remove(one)
+    made = {name: prefix.with_name(f"{prefix.name}.{name}") for name in CONVERTED}
+    try:
+        nodes = _nodes(session, path, made["nodes-in.parquet"])
+        if isinstance(graph, Neighborhood):
+            files = _neighbors(session, nodes, graph, made["edges-in.npy"], made["weights-in.npy"])
+        else:
+            files = _edges(session, DiskFiles(nodes, graph), path, columns, edges, made)
+        is_map = isinstance(graph, Neighborhood)
+        yield replace(files, shown=(path, _neighbours_in_words(files, path) if is_map else graph))
+    except BaseException:
+        if any((place / file_names.JOB).exists() for place in (prefix, prefix.with_name(f"{prefix.name}.work"))):
+            raise  # the run can be resumed
+        _remove(made)
+        raise
+    _remove(made)
+
+
+def _remove(made: dict[str, Path]) -> None:
+    for path in made.values():
+        remove(path)
 
 
 def _neighbours_in_words(files: DiskFiles, path: str) -> str:
@@ -108,11 +120,11 @@ def _as_table(batch: Any) -> Any:
 
 
 def _edges(
-    session: Session, files: DiskFiles, nodes: str, columns: NodeColumns, edges: EdgeColumns, made: list[Path]
+    session: Session, files: DiskFiles, nodes: str, columns: NodeColumns, edges: EdgeColumns, made: dict[str, Path]
 ) -> DiskFiles:
     if _is_in_parts(files.edges, EDGE_FORMATS, "edges"):
         return files
-    table, array, weights = made[1].with_suffix(".parquet"), made[1].with_suffix(".npy"), made[2]
+    table, array, weights = made["edges-in.parquet"], made["edges-in.npy"], made["weights-in.npy"]
     if not (table.exists() or array.exists()):
         with session.stage("convert edges"):
             file = edge_files.open_edge_file(files.edges)

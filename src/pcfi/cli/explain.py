@@ -10,6 +10,7 @@ import typer
 from pcfi.cli import options as o
 from pcfi.cli.arguments import grouped_command, names
 from pcfi.cli.loading import fill_loaded
+from pcfi.cli.requirements import disk_budget
 from pcfi.cli.session import Session, open_session
 from pcfi.errors import ParameterError
 from pcfi.files.paths import remove
@@ -43,6 +44,8 @@ def explain(
         if not nodes or not chosen:
             raise ParameterError("--node and --column each need at least one name")
         parameters = estimation.parameters(directed=inputs.directed)
+        memory = None if budget.is_set else disk_budget(session, inputs.sources, ())
+        budget = budget if memory is None else replace(budget, memory=str(memory))
         if budget.is_set:
             explanations = _explain_on_disk(session, inputs, parameters, budget, (nodes, chosen))
         else:
@@ -102,8 +105,7 @@ def _explain_on_disk(
         def check(nodes: Any) -> None:
             ids = None if nodes.id is None else nodes.store.column(nodes.id, call.budget.bytes // 8)
             series = None if ids is None else narwhals().from_native(ids, series_only=True)
-            filled = () if nodes.schema is None else (*nodes.channels, *nodes.categories)
-            _check_names(CellNames(ids=series, columns=filled), cells, nodes.store.shape)
+            _check_names(CellNames(ids=series, columns=(*nodes.channels, *nodes.categories)), cells, nodes.store.shape)
 
         def finish(run: Any, stored: Any) -> Any:
             explained = _explained(session, stored_imputation(run, stored, call.budget.bytes // 8), *cells)

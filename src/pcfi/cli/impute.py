@@ -24,7 +24,6 @@ from pcfi.files.writing import check_columns, write_tables, write_text
 from pcfi.inputs.category_columns import finds_categories
 from pcfi.inputs.columns import NodeColumns
 from pcfi.inputs.position_columns import position_names, refuse_position_names
-from pcfi.memory import MAX_SHARE_OF_AVAILABLE
 
 MAX_COLUMNS = 20  # in the summary
 
@@ -125,24 +124,15 @@ def _automatic_budget(session: Session, request: Request) -> o.BudgetOptions:
     """
     from pcfi.cli.disk_inputs import DiskFiles
     from pcfi.cli.outofcore import is_interrupted, is_possible
-
-    nodes, edges = request.inputs.sources
-    tried = replace(request.budget, memory="1GB")
-    if not isinstance(edges, str) or not is_possible(request.on_disk(DiskFiles(nodes, edges), tried)):
-        return request.budget
     from pcfi.cli.requirements import disk_budget
-    from pcfi.system_memory import available, size_in_words
 
-    sizes = disk_budget((nodes, edges))
-    if sizes is not None:
-        needed, memory = map(size_in_words, sizes)
-        session.say(
-            f"Filling these files in memory takes about {needed}, and {size_in_words(available())} are available: "
-            f"they are processed on disk within {memory} (--memory sets another budget)"
-        )
-    elif not is_interrupted(request.output):
+    sources, tried = request.inputs.sources, replace(request.budget, memory="1GB")
+    if not is_possible(request.on_disk(DiskFiles(sources[0], str(sources[1])), tried)):
         return request.budget
-    return replace(request.budget, memory=str(int(MAX_SHARE_OF_AVAILABLE * available()) if sizes is None else sizes[1]))
+    memory = disk_budget(session, sources, request.output.tables().values())
+    if memory is None and is_interrupted(request.output):
+        memory = request.budget.bytes
+    return request.budget if memory is None else replace(request.budget, memory=str(memory))
 
 
 def _fill_in_memory(session: Session, request: Request) -> Completed:
@@ -192,12 +182,13 @@ def _fill_on_disk(session: Session, request: Request) -> Completed:
 
 
 def _fill_files_on_disk(session: Session, request: Request, files: Any) -> Completed:
-    from pcfi.cli.outofcore import stream
+    from pcfi.cli.outofcore import stream, write_stored
 
     call = request.on_disk(files, request.budget)
 
     def finish(run: Any, stored: Any) -> Completed:
         outputs = call.outputs
+        write_stored(session, call, run)
         if not request.reports:
             return Completed(stored, stored.columns, outputs, None)
         from pcfi.cli.stored_report import filled_channels, map_frame

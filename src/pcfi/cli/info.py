@@ -183,7 +183,7 @@ def _show_sizes(session: Session, summary: FileSizes) -> None:
         f"{size_in_words(summary.job.available)} available",
     }
     _show_rows(session, rows | summary.job.rows())
-    for remark in ("The files are larger than memory, so only their metadata was read.", *summary.job.remarks()):
+    for remark in ("The files are processed on disk, so only their metadata was read.", *summary.job.remarks()):
         session.answer(f"Note: {remark}")
 
 

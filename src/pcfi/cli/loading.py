@@ -18,6 +18,7 @@ from pcfi.inputs.columns import EdgeColumns, NodeColumns
 from pcfi.inputs.graphs import Graph, read_graph
 from pcfi.inputs.ids import is_frame
 from pcfi.inputs.knn import knn_graph
+from pcfi.inputs.node_columns import NodeColumn
 from pcfi.inputs.node_tables import NodeTable, read_table
 from pcfi.integrations.geo_graphs import Neighborhood, find_neighbors
 
@@ -48,6 +49,8 @@ class Loaded:
         For a map: graphs with the same edges and different weights; the best one is used.
     rule : SimilarRows or None
         Builds the graph, if it is built from the table.
+    incomplete : frozenset of str or None
+        Columns that have missing cells, of a table that comes in parts; None: look at the table.
     """
 
     nodes: node_files.NodeFileContents
@@ -55,6 +58,11 @@ class Loaded:
     graph: Graph
     candidates: tuple[Graph, ...] = ()
     rule: SimilarRows | None = None
+    incomplete: frozenset[str] | None = None
+
+    def is_incomplete(self, column: NodeColumn) -> bool:
+        """Whether a column has missing cells."""
+        return bool(column.missing.any() if self.incomplete is None else column.name in self.incomplete)
 
     @property
     def graph_like(self) -> Any:

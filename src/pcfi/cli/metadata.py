@@ -1,12 +1,12 @@
 """Files of any size -> id, channel and edge columns and sizes, from their metadata."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pcfi.cli.loading import dressed_text, id_like_text, unused_weight_text, warn_of_code_columns
 from pcfi.cli.session import Session
-from pcfi.errors import FileError, ParameterError, counted
+from pcfi.errors import FileError, ParameterError
 from pcfi.files import node_files
 from pcfi.inputs.category_columns import gaps_text
 from pcfi.inputs.columns import EdgeColumns, NodeColumns, choose_edge_columns, unused_weight
@@ -43,9 +43,10 @@ class FileMetadata:
         return self.nodes.store.dtype
 
 
-def serves(paths: tuple[str, str], *, text: bool = False) -> bool:
-    """Whether both files have formats whose metadata is sufficient."""
-    return _serves_nodes(paths[0], text=text) and _serves_edges(paths[1])
+def serves(paths: tuple[str, Any], *, text: bool = False) -> bool:
+    """Whether both files have formats whose metadata is sufficient; edges may be a rule that links the nodes."""
+    is_rule = not isinstance(paths[1], str)
+    return _serves_nodes(paths[0], text=text and not is_rule) and (is_rule or _serves_edges(paths[1]))
 
 
 def _serves_nodes(path: str, *, text: bool) -> bool:
@@ -82,10 +83,11 @@ def read_metadata(
 
     for path, what in zip(paths, ("nodes", "edges"), strict=True):
         if not is_address(path) and not Path(path).exists():
-            raise FileError(f"{path} does not exist: check the path of the {what}")
+            raise FileError(f"{path} does not exist: check the name of the file of {what}")
     _check_formats(paths, text=conversion is not None)
     chosen, line = _choose_ends(session, paths[1], edge_columns)
     nodes = open_nodes(paths[0], node_columns, ends_of(paths[1], edge_columns), limit, conversion)
+    nodes = replace(nodes, has_names=True)  # on the command line, every file is a table
     named = shown or paths
     session.say(_described(nodes, named[0]))
     dressed = dict(text_numbers(nodes, node_columns))
@@ -104,14 +106,14 @@ def read_metadata(
 
 
 def _described(nodes: Any, path: str) -> str:
-    n_nodes, n_channels = nodes.store.shape
-    if nodes.schema is None:
-        return f"{path}: {counted(n_nodes, 'node')}, {counted(n_channels, 'channel')}"
-    table = nodes.schema.empty_table()
+    import pyarrow as pa
+
+    names = [(name, pa.float64()) for name in nodes.channels]
+    table = (nodes.schema or pa.schema(names)).empty_table()
     contents = node_files.NodeFileContents(
         table=table, id=nodes.id, channels=nodes.channels, categorical=list(nodes.categories)
     )
-    return node_files.described(contents, path, n_nodes)
+    return node_files.described(contents, path, nodes.store.shape[0])
 
 
 def _check_formats(paths: tuple[str, str], *, text: bool) -> None:

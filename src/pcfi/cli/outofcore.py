@@ -13,7 +13,7 @@ from pcfi.cli.metadata import FileMetadata, read_metadata
 from pcfi.cli.options import BudgetOptions, OutputOptions
 from pcfi.cli.outputs import content_of
 from pcfi.cli.session import Session
-from pcfi.errors import ParameterError, TooLargeError, counted
+from pcfi.errors import ParameterError, PcfiError, TooLargeError, counted
 from pcfi.files.atomic_output import Publication, atomic_output
 from pcfi.files.formats import STANDARD
 from pcfi.inputs.columns import EdgeColumns, NodeColumns
@@ -77,7 +77,7 @@ Finish = Callable[[Any, Any], Any]
 
 
 def stream(session: Session, call: DiskCall, finish: Finish, check: Callable[[Any], None] = lambda _: None) -> Any:
-    """Fill a node file of any size, write its tables, and return the result of `finish`.
+    """Fill a node file of any size, and return the result of `finish`.
 
     `check` is called with the `NodeSource` before anything is filled.
     """
@@ -92,10 +92,11 @@ def stream(session: Session, call: DiskCall, finish: Finish, check: Callable[[An
         metadata = _read_metadata(session, call, folder)
         try:
             check(metadata.nodes)
-        except ParameterError:
-            folder.abandon()
+            return _fill(session, call, metadata, folder, finish)
+        except PcfiError:
+            if not folder.has("job.json"):
+                folder.abandon()
             raise
-        return _fill(session, call, metadata, folder, finish)
 
 
 def _read_metadata(session: Session, call: DiskCall, folder: Any) -> FileMetadata:
@@ -142,7 +143,6 @@ def _fill(session: Session, call: DiskCall, metadata: FileMetadata, folder: Any,
         with filling as (run, stored, notices):
             for notice in notices:
                 warnings.warn(notice, stacklevel=1)
-            _write(session, call, run)
             return finish(run, stored)
 
 
@@ -174,10 +174,9 @@ def stored_results(call: DiskCall, metadata: FileMetadata, folder: Any) -> dict[
 
     outputs, parts = call.outputs, folder.results
     results: dict[str, str | None] = dict.fromkeys(("values", "confidence", "hops", "intervals"))
+    composed = _composed(call, metadata)
     for what, path in outputs.tables().items():
-        is_plain = what != "values" and not (_is_partitioned(metadata) or _has_geometry(metadata))
-        is_composed = not is_plain and _is_composed(call, metadata)
-        is_direct = _is_direct(path) and not (content_of(what) == "values" and is_composed)
+        is_direct = _is_direct(path) and what not in composed
         if not is_direct and (is_address(path) or suffix_of(path) == ".zarr"):
             raise ParameterError(
                 f"{path} is remote or Zarr, which can hold plain values only: write to a local file of another format"
@@ -201,10 +200,13 @@ def _is_direct(path: str) -> bool:
     return suffix_of(path) in SUFFIXES
 
 
-def _is_composed(call: DiskCall, metadata: FileMetadata) -> bool:
-    """Whether the table of values has additional columns or is partitioned."""
-    added = call.outputs.confidence_columns or call.position or _has_geometry(metadata)
-    return bool(added or _is_partitioned(metadata))
+def _composed(call: DiskCall, metadata: FileMetadata) -> set[str]:
+    """The tables that have additional columns or are partitioned, and those that have these columns."""
+    outputs, is_map = call.outputs, _has_geometry(metadata)
+    composed = {"values"} if outputs.confidence_columns or call.position else set()
+    if is_map or _is_partitioned(metadata):
+        composed |= {what for what in outputs.tables() if content_of(what) == "values"}
+    return composed | ({"confidence"} if outputs.confidence_columns else set()) | ({"intervals"} if is_map else set())
 
 
 def _is_partitioned(metadata: FileMetadata) -> bool:
@@ -217,7 +219,7 @@ def _has_geometry(metadata: FileMetadata) -> bool:
     return metadata.nodes.schema is not None and GEOPARQUET in (metadata.nodes.store.schema.metadata or {})
 
 
-def _write(session: Session, call: DiskCall, run: Any) -> None:
+def write_stored(session: Session, call: DiskCall, run: Any) -> None:
     """Write the tables that the run has not written in their final format."""
     from pcfi.cli.stored_tables import StoredTables
 

@@ -133,7 +133,7 @@ def _with_map_columns(loaded: Loaded, table: Any, result: Any, coverage: float) 
 
     low, high = (None, None) if result.expected_error is None else result.interval(coverage)
     for column in loaded.table.columns:
-        if not column.missing.any():
+        if not loaded.is_incomplete(column):
             continue
         added = {FILLED: pa.array(column.missing)}
         if low is not None and high is not None and column.codes is None:
@@ -163,4 +163,4 @@ def _intervals(loaded: Loaded, result: Any, coverage: float) -> Any:
     for name in loaded.names:
         for ending, part in ((LOW, low), (HIGH, high), (ERROR, result.expected_error)):
             table = table.append_column(name + ending, part[name])
-    return table
+    return table.replace_schema_metadata(None)  # of a map: it describes a geometry that is not there

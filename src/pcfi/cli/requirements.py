@@ -1,10 +1,12 @@
 """Memory, disk space and time needed to fill files, in memory and on disk, for `pcfi info`."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 from typing import Any
 
+from pcfi.cli.loading import SimilarRows
 from pcfi.cli.metadata import count_edges, read_metadata, serves
 from pcfi.cli.session import Session
 from pcfi.errors import PcfiError
@@ -17,6 +19,7 @@ TABLE_COPIES = 3  # copies of a table: read, mapped to channels, filled
 EDGE_BYTES = 60  # peak memory per edge while a graph is built from a table
 TEXT_COPIES = 6  # memory over the size of a text file: raw text, cells, and numbers
 PACKED = 4  # size of text over its compressed size
+NEIGHBORS = 8  # of a place of a map
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,8 @@ def read_sizes(
         store, n_edges = open_features(paths[0], "the node file"), count_edges(paths[1])
     except (PcfiError, OSError, ValueError):
         return None  # reading the file gives a better error
-    if bytes_in_memory(store.shape, n_edges, store.dtype.itemsize) <= free:
+    fits = bytes_in_memory(store.shape, n_edges, store.dtype.itemsize) <= MAX_SHARE_OF_AVAILABLE * free
+    if fits and not any(map(is_only_on_disk, paths)):
         return None
     metadata = read_metadata(session, paths, nodes, edges, free // 8)
     needed = bytes_in_memory(metadata.shape, n_edges, metadata.dtype.itemsize)
@@ -127,22 +131,49 @@ def read_sizes(
     return FileSizes(metadata.shape[0], n_edges, metadata.shape[1], job)
 
 
-def disk_budget(paths: tuple[str, str]) -> tuple[int, int] | None:
-    """Bytes to fill files in memory, and the budget to process them on disk; None if they fit, or if unknown."""
-    free = available()
-    needed = _bytes_of_files(paths) if serves(paths, text=True) else None
-    if needed is None or needed <= MAX_SHARE_OF_AVAILABLE * free:
+def disk_budget(session: Session, sources: tuple[str, Any], outputs: Iterable[str]) -> int | None:
+    """Bytes of memory to process files on disk with, and a message; None if they fit into memory, or if unknown.
+
+    `sources` are the nodes, and the edges or the rule that links them.
+    """
+    if isinstance(sources[1], SimilarRows):
         return None
-    return needed, int(MAX_SHARE_OF_AVAILABLE * free)
+    free = available()
+    budget = int(MAX_SHARE_OF_AVAILABLE * free)
+    path = next(filter(is_only_on_disk, (one for one in (*sources, *outputs) if isinstance(one, str))), None)
+    if path is not None:
+        session.say(f"{path} is processed on disk, within {size_in_words(budget)} (--memory sets another budget)")
+        return budget
+    needed = _bytes_of_files(sources)
+    if needed is None or needed <= budget:
+        return None
+    session.say(
+        f"Filling these files in memory takes about {size_in_words(needed)}, and {size_in_words(free)} are available: "
+        f"they are processed on disk within {size_in_words(budget)} (--memory sets another budget)"
+    )
+    return budget
 
 
-def _bytes_of_files(paths: tuple[str, str]) -> int | None:
+def is_only_on_disk(path: str) -> bool:
+    """Whether a file can be processed on disk only: Zarr, a remote address, a graph folder."""
+    from pcfi.files.paths import is_address, suffix_of
+
+    is_graph_folder = (Path(path) / "indptr.npy").is_file()
+    return is_address(path) or suffix_of(path) == ".zarr" or ".zarr/" in path or is_graph_folder
+
+
+def _bytes_of_files(paths: tuple[str, Any]) -> int | None:
     """Approximate bytes to fill files in memory, from their metadata; None if they cannot be read."""
     from pcfi.files.paths import compression_of, is_address, table_suffix
     from pcfi.outofcore.edge_tables import SUFFIXES
     from pcfi.outofcore.feature_stores import open_features
 
+    if not serves(paths, text=True):
+        return None
     try:
+        if not isinstance(paths[1], str):
+            places = open_features(paths[0], "the node file")
+            return bytes_in_memory(places.shape, NEIGHBORS * places.shape[0], places.dtype.itemsize)
         n_edges = count_edges(paths[1])
         if table_suffix(paths[0]) in SUFFIXES and table_suffix(paths[0]) != ".parquet":
             if is_address(paths[0]):

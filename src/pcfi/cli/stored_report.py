@@ -25,7 +25,7 @@ def filled_channels(run: Any, result: Any) -> FilledChannels:
             return np.asarray(np.where(np.isnan(values), values, values > 0.5))
         return np.asarray(np.rint(values) if numbers[place] in whole else values)
 
-    names = run.store.names if hasattr(run.store, "schema") else [f"channel_{name}" for name in run.store.names]
+    names = run.store.names
     first = {run.category_columns[names[k]]: k for k in run.first_channels.tolist() if names[k] in run.category_columns}
     categories = {name: (np.asarray(hops.codes[:, hops.patterns[k]] > 0), k) for name, k in first.items()}
     return FilledChannels(

@@ -125,9 +125,7 @@ class StoredTables:
 
     def _steps(self, what: str, form: Format) -> Iterator[tuple[Loaded, StoredRows]]:
         """The node file and the results, in blocks of rows."""
-        filled = what if is_draw(what) else "values"
-        others = [name for name in self.parts if not is_draw(name) and what in (name, "values") and name != filled]
-        needed = [filled, *others]
+        needed = [name for name in self.parts if name == what or (what == "values" and not is_draw(name))]
         sources: list[Iterator[Any]] = [self._features(), *(_read_parts(self.parts[name]) for name in needed)]
         written = self._written if form.is_text else None
         if written is not None:
@@ -137,7 +135,8 @@ class StoredTables:
         for features, *tables in _in_step(sources):
             cells = None if common is None else replace(common, cells=tables.pop())
             stored = dict(zip(needed, tables, strict=True))
-            values = stored[filled] if cells is None else self._with_text(stored[filled], cells)
+            values = stored.get(what) if content_of(what) == "values" else self._own_columns(features)
+            values = values if cells is None else self._with_text(values, cells)
             position = None if self.position is None else self.position[start : start + features.num_rows]
             rows = StoredRows(
                 values=values,
@@ -167,12 +166,7 @@ class StoredTables:
 
     @cached_property
     def _filled_columns(self) -> list[str]:
-        return [name for name in self._store_names if name not in self.run.category_columns]
-
-    @cached_property
-    def _store_names(self) -> list[str]:
-        names = self.run.store.names
-        return names if hasattr(self.run.store, "schema") else [f"channel_{name}" for name in names]
+        return [name for name in self.run.store.names if name not in self.run.category_columns]
 
     def _features(self) -> Iterator[Any]:
         """The features, with the column names of the results."""
@@ -184,7 +178,7 @@ class StoredTables:
                 yield pa.Table.from_batches([batch])
             return
         for _, rows in store.chunks(0, count, ROWS_AT_A_TIME):
-            yield pa.table(dict(zip(self._store_names, np.ascontiguousarray(rows.T), strict=True)))
+            yield pa.table(dict(zip(store.names, np.ascontiguousarray(rows.T), strict=True)))
 
     @cached_property
     def _geometry(self) -> GeometryColumn | None:
@@ -193,16 +187,19 @@ class StoredTables:
             return None
         return geometry_of(store.schema.empty_table(), InputFile(self.source, Format("parquet")))[1]
 
+    def _own_columns(self, features: Any) -> Any:
+        """The features without the channels of categories."""
+        return features.select([name for name in features.column_names if name not in self.run.category_columns])
+
     def _loaded(self, features: Any, cells: WrittenCells | None) -> Loaded:
-        own = [name for name in features.column_names if name not in self.run.category_columns]
-        table = features.select(own)
+        table = self._own_columns(features)
         columns = tuple(
             NodeColumn(
                 name=name,
                 missing=_missing(table[name]),
                 codes=np.zeros(0, dtype=np.int64) if name in self.run.categories else None,
             )
-            for name in own
+            for name in table.column_names
             if name in self._filled_columns or name in self.run.categories
         )
         nodes = NodeFileContents(
@@ -213,7 +210,14 @@ class StoredTables:
             written=cells,
             geometry=self._geometry,
         )
-        return Loaded(nodes, NodeTable(native=table, columns=columns, ids=Ids(None, self.run.id, "")), self.run.graph)
+        rows = NodeTable(native=table, columns=columns, ids=Ids(None, self.run.id, ""))
+        return Loaded(nodes, rows, self.run.graph, incomplete=self._incomplete)
+
+    @cached_property
+    def _incomplete(self) -> frozenset[str]:
+        run = self.run
+        channels = np.flatnonzero(run.channels.n_known < run.n_nodes).tolist()
+        return frozenset(run.category_columns.get(name, name) for name in (run.store.names[k] for k in channels))
 
 
 def _is_table(path: str) -> bool:

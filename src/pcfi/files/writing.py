@@ -147,9 +147,10 @@ def _write(tables: Iterator[Any], n_rows: int, file: Any, form: Format, delimite
             with parquet.ParquetWriter(file, first.schema) as writer:
                 _write_each(parts, writer)
         case "arrow":
-            options = ipc.IpcWriteOptions(compression="lz4" if pa.Codec.is_available("lz4") else None)
+            codec = "lz4" if pa.Codec.is_available("lz4") else None
+            options = ipc.IpcWriteOptions(compression=codec, emit_dictionary_deltas=True)
             with ipc.new_file(file, first.schema, options=options) as writer:
-                _write_each(parts, writer)
+                _write_each(_with_growing_dictionaries(parts), writer)
         case "npy":
             _write_array(parts, n_rows, file)
         case "npz":
@@ -163,6 +164,26 @@ def _write(tables: Iterator[Any], n_rows: int, file: Any, form: Format, delimite
                 copy = os.fdopen(os.dup(file.fileno()), "wb")  # closed by pyarrow, unlike the file itself
                 with pa.CompressedOutputStream(pa.PythonFile(copy, mode="w"), form.compression) as packed:
                     write_rows(parts, packed, delimiter)
+
+
+def _with_growing_dictionaries(tables: Iterable[Any]) -> Iterator[Any]:
+    """Tables whose dictionaries each extend that of the table before, as an Arrow file requires."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    seen: dict[str, Any] = {}
+    for table in tables:
+        for place, field in enumerate(table.schema):
+            if not pa.types.is_dictionary(field.type):
+                continue
+            column = table[field.name].unify_dictionaries().combine_chunks()
+            known = seen.get(field.name, column.dictionary.slice(0, 0))
+            is_new = pc.invert(pc.is_in(column.dictionary, value_set=known))
+            seen[field.name] = pa.concat_arrays([known, column.dictionary.filter(is_new)])
+            indices = pc.index_in(column.dictionary_decode(), value_set=seen[field.name]).cast(field.type.index_type)
+            column = pa.DictionaryArray.from_arrays(indices, seen[field.name], ordered=field.type.ordered)
+            table = table.set_column(place, field, column)
+        yield table
 
 
 def _write_each(tables: Iterable[Any], writer: Any) -> None:

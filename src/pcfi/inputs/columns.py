@@ -86,6 +86,11 @@ class NodeColumns:
         """Columns that the user names as channels or as categorical."""
         return {*(self.channels or ()), *self.categorical}
 
+    @property
+    def has_choices(self) -> bool:
+        """Whether the user names columns or values that mean missing."""
+        return any((self.id, self.channels, self.exclude, self.categorical, self.missing_values))
+
     def check(self, names: Sequence[str], what: str) -> None:
         """Raise `ParameterError` if a named column does not exist in `what`, or if the id column is to be filled."""
         lists = {"channels": self.channels or (), "exclude": self.exclude, "categorical": self.categorical}

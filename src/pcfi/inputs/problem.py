@@ -279,7 +279,7 @@ def survey(values: Array, mask: Array, channel_name: Callable[[int], str] = defa
     if not (np.isfinite(low).all() and np.isfinite(high).all() and np.isfinite(mean).all()):
         if not isinstance(values, np.ndarray):
             values, mask = tensors.to_array(values, "features"), tensors.to_array(mask, "known")
-        _refuse_non_finite(values, mask, channel_name)
+        refuse_non_finite(values, mask, channel_name)
     patterns, representatives = group_by_key(keys)
     return Channels(
         n_known=n_known,
@@ -332,12 +332,13 @@ def group_by_key(keys: Array) -> tuple[Array, Array]:
     return rank[inverse.ravel()], first[order]
 
 
-def _refuse_non_finite(values: Array, mask: Array, channel_name: Callable[[int], str]) -> None:
+def refuse_non_finite(values: Array, mask: Array, channel_name: Callable[[int], str], first_row: int = 0) -> None:
+    """Raise an error that names the first known cell that is not finite; `first_row` is the number of the first row."""
     wrong = (mask & ~np.isfinite(values)) if len(mask) else np.isinf(values)
     if not wrong.any():
         return
-    node, channel = np.argwhere(wrong)[0]
-    value = values[node, channel]
+    row, channel = np.argwhere(wrong)[0]
+    value, node = values[row, channel], first_row + row
     if np.isnan(value):
         problem, advice = "NaN, but known is True there", "set known to False or give the cell a value"
     else:

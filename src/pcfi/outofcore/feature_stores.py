@@ -51,7 +51,7 @@ class FeatureStore:
         self.path = path
         self.shape = (int(shape[0]), int(shape[1]))
         self.dtype = np.dtype(dtype)
-        self.names = [str(k) for k in range(shape[1])]
+        self.names = [f"channel_{k}" for k in range(shape[1])]  # as in every table that is made from an array
         self.stamp = stamp
         self.largest_read = 0
         self.truth_values = np.empty(0, dtype=np.int64)

@@ -4,7 +4,7 @@ Each category becomes a channel of 0 and 1, as in memory; the result puts the fi
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,11 @@ def category_channel(column: str, category: str) -> str:
     return f"{column}={category}"
 
 
+def column_in_words(names: Sequence[str], categories: Mapping[str, str]) -> Callable[[int], str]:
+    """Names of channels in messages; `categories` has the column of each channel that is a category."""
+    return lambda channel: f"the column {categories.get(names[channel], names[channel])!r}"
+
+
 def convert_nodes(
     tables: Tables, target: Path, columns: NodeColumns, id_column: str | None, channels: Sequence[str], *, is_text: bool
 ) -> None:
@@ -33,7 +38,7 @@ def convert_nodes(
 
     def marked() -> Iterator[Any]:
         for table in tables():
-            plain = mark_missing(_decoded(table, columns.categorical), channels, columns.missing_values)
+            plain = mark_missing(table, channels, columns.missing_values)
             markers = [*columns.missing_values, *(TEXT_MARKERS if is_text else ())]
             yield mark_missing(plain, columns.categorical, markers)
 
@@ -65,28 +70,26 @@ def _channels_of(name: str, categories: dict[str, list[str]]) -> list[str]:
     return [category_channel(name, one) for one in categories[name]] if name in categories else [name]
 
 
-def _decoded(table: Any, names: Sequence[str]) -> Any:
+def _texts(column: Any) -> Any:
+    """Categories as text, null where they are missing."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
-    for name in names:
-        kind = table[name].type
-        if pa.types.is_dictionary(kind):
-            table = table.set_column(table.column_names.index(name), name, table[name].cast(kind.value_type))
-    return table
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_floating(column.type):
+        column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+    return column.cast(pa.string())
 
 
 def _categories(tables: Tables, names: Sequence[str]) -> dict[str, list[str]]:
     """The categories of each column, sorted as in memory."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     seen: dict[str, set[str]] = {name: set() for name in names}
     for table in tables() if names else ():
         for name, labels in seen.items():
-            column = table[name]
-            if pa.types.is_floating(column.type):
-                column = column.filter(pc.invert(pc.is_nan(column)))
-            labels.update(pc.unique(column.cast(pa.string()).drop_null()).to_pylist())
+            labels.update(pc.unique(_texts(table[name]).drop_null()).to_pylist())
             if len(labels) > MAX_CATEGORIES:
                 raise FeatureError(
                     f"the column {name!r} has more than {counted(MAX_CATEGORIES, 'different value')}, and each would "
@@ -104,7 +107,7 @@ def _with_channels(table: Any, categories: dict[str, list[str]]) -> Any:
     import pyarrow.compute as pc
 
     for column, labels in categories.items():
-        texts = table[column].cast(pa.string())
+        texts = _texts(table[column])
         for label in labels:
             name = category_channel(column, label)
             if name in table.column_names:

@@ -11,6 +11,7 @@ import numpy as np
 from pcfi._typing import Array
 from pcfi.errors import FeatureError, ParameterError, TooLargeError
 from pcfi.files.edge_files import kind_of_ends
+from pcfi.files.formats import Format
 from pcfi.files.geo_files import geometry_of
 from pcfi.files.node_files import NodeFileContents, choose_columns, differ, dressed_numbers
 from pcfi.files.opening import InputFile, clear_errors
@@ -52,6 +53,9 @@ class NodeSource:
     gaps : dict of int
         Number of missing cells of each column that is not filled; empty if the caller named the columns, or if a
         converted table was found.
+    has_names : bool
+        Whether columns have names; the columns of an array have numbers, as in `pcfi.impute`, unless the caller
+        reads every file as a table.
     """
 
     store: FeatureStore
@@ -61,6 +65,7 @@ class NodeSource:
     categories: dict[str, list[str]] = field(default_factory=dict)
     original: dict[str, Any] | None = None
     gaps: dict[str, int] = field(default_factory=dict)
+    has_names: bool = True
 
 
 def ends_of(graph: Any, columns: EdgeColumns) -> Callable[[], Kind | None]:
@@ -156,16 +161,16 @@ def open_nodes(
     if not isinstance(path, str | Path) or table_suffix(full_path(path)) not in TEXT_SUFFIXES:
         is_parquet = isinstance(path, str | Path) and suffix_of(full_path(path)) == ".parquet"
         store = open_features(path, "features", [] if is_parquet else None)
-        if not isinstance(store, ParquetStore):
-            return _open_array(store, columns, path)
+        if not isinstance(store, ParquetStore) and (conversion is None or not columns.has_choices):
+            return NodeSource(store=store, channels=store.names, has_names=False)
         if not store.shape[0]:
             raise FeatureError(f"{store.path} has no rows: one row per node is needed")
-        rows: _Rows = _ParquetRows(store)
+        rows: _Rows = _ParquetRows(store) if isinstance(store, ParquetStore) else _ArrayRows(store)
     elif is_address(full_path(path)) or Path(full_path(path)).exists():
         rows = _TextRows(full_path(path))
     else:
         raise ParameterError(f"there is no file {full_path(path)!r}")
-    if isinstance(rows, _TextRows) and conversion is not None:
+    if not isinstance(rows, _ParquetRows) and conversion is not None:
         return _converted(rows, columns, ends, limit, conversion)
     chosen = _choose(rows, columns, ends, limit)
     if conversion is not None and (chosen.columns.categorical or columns.missing_values):
@@ -178,19 +183,6 @@ def open_nodes(
         categories={name: [] for name in chosen.columns.categorical},
         gaps=chosen.gaps,
     )
-
-
-def _open_array(store: FeatureStore, columns: NodeColumns, path: Any) -> NodeSource:
-    named = {"id": columns.id, "columns": columns.channels, "exclude": columns.exclude}
-    named |= {"categorical": columns.categorical}
-    for parameter, value in named.items():
-        if value:
-            raise ParameterError(f"names columns, but {path} has none: leave it out", parameter=parameter)
-    if columns.missing_values:
-        raise ParameterError(
-            f"is for tables, but {path} is an array: use NaN for missing cells", parameter="missing_values"
-        )
-    return NodeSource(store=store, channels=store.names)
 
 
 def _converted(
@@ -338,6 +330,23 @@ class _ParquetRows(_Rows):
         except TooLargeError as error:
             text = f"{error}; if it does not hold ids"
             raise TooLargeError(text, remedy="name the column that does with {id}") from None
+
+
+class _ArrayRows(_Rows):
+    def __init__(self, store: FeatureStore) -> None:
+        import pyarrow as pa
+
+        self.file, self._store = InputFile(store.path, Format("npy")), store
+        self.schema = pa.schema([(name, pa.from_numpy_dtype(store.dtype)) for name in store.names])
+
+    def tables(self) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for _, rows in self._store.chunks(0, self._store.shape[0], ROWS_AT_A_TIME):
+            yield pa.table(list(np.ascontiguousarray(rows.T)), schema=self.schema)
+
+    def stamp(self) -> list[Any]:
+        return self._store.stamp
 
 
 class _TextRows(_Rows):

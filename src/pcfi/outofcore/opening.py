@@ -265,6 +265,7 @@ def _begin(
             "path": store.path,
             "columns": columns,
             "id": nodes.id,
+            "has_names": nodes.has_names,
             "categories": nodes.categories,
             "stamp": store.stamp if nodes.original is None else checksum(Path(store.path)),
             "original": nodes.original,

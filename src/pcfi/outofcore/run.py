@@ -3,7 +3,7 @@
 Everything is read from the work folder, so that any process with access to the folder can run any task.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -17,13 +17,14 @@ from pcfi.estimation.value_model import ValueModel
 from pcfi.files.paths import DRAW
 from pcfi.imputation import read_bounds
 from pcfi.inputs.columns import refuse_long_integers
+from pcfi.inputs.containers import default_channel_name
 from pcfi.inputs.graphs import Graph
 from pcfi.inputs.problem import Channels, Problem, working_dtype
 from pcfi.outofcore import file_names
 from pcfi.outofcore.feature_stores import FeatureStore, ParquetStore, open_features
 from pcfi.outofcore.folder import WorkFolder
 from pcfi.outofcore.mapped_graph import open_graph
-from pcfi.outofcore.node_conversion import category_channel
+from pcfi.outofcore.node_conversion import category_channel, column_in_words
 from pcfi.outofcore.run_settings import needs_fit, settings_of
 from pcfi.outofcore.stored_model import value_of
 from pcfi.pipeline import diffusion_of, propagation_of
@@ -89,6 +90,7 @@ class OutOfCoreRun:
             self.known = open_features(job["known"]["path"], "known", job["known"]["columns"], boolean=True)
         self.graph: Graph = open_graph(job["graph"]["path"])
         self.id: str | None = job["features"]["id"]
+        self.has_names: bool = job["features"]["has_names"]
         self.categories: dict[str, list[str]] = job["features"]["categories"]
         self.results: dict[str, str | None] = job["results"]
         self.n_draws = sum(name.startswith(DRAW) for name in self.results)
@@ -246,14 +248,19 @@ class OutOfCoreRun:
     def _without_values(self, channels: Channels) -> Problem:
         nothing = np.broadcast_to(self.dtype.type(0), self.store.shape)
         problem = self.part(nothing, np.empty((0, 1), dtype=np.bool_), channels)
-        named = isinstance(self.store, ParquetStore)
         first, names, columns = self.first_channels, self.store.names, self.category_columns
         return replace(
             problem,
             first_channels=first,
             categorical=np.array([k for k, name in enumerate(names) if name in columns], dtype=np.int64),
-            column_names=tuple(columns.get(names[k], names[k]) for k in first) if named else (),
+            column_names=tuple(columns.get(names[k], names[k]) for k in first) if self.has_names else (),
+            channel_name=self.channel_name,
         )
+
+    @property
+    def channel_name(self) -> Callable[[int], str]:
+        """Names of channels in messages."""
+        return column_in_words(self.store.names, self.category_columns) if self.has_names else default_channel_name
 
     @property
     def outline(self) -> Problem:

@@ -5,7 +5,6 @@ import numpy.typing as npt
 
 from pcfi.files.paths import draw_name
 from pcfi.outofcore import file_names
-from pcfi.outofcore.feature_stores import ParquetStore
 from pcfi.outofcore.run import OutOfCoreRun
 from pcfi.outofcore.sinks import ParquetSink, ResultSink, open_sink
 
@@ -22,8 +21,6 @@ def sinks_of(run: OutOfCoreRun) -> dict[str, ResultSink]:
     draws = [draw_name(number) for number in range(1, run.n_draws + 1)]
     dtypes |= dict.fromkeys(draws, dtypes["values"])
     names = run.store.names
-    if not isinstance(run.store, ParquetStore):  # as in every table that is made from an array
-        names = [f"channel_{name}" for name in names]
     numbers = [names[k] for k in run.number_channels]
     found = {
         name: open_sink(path, name, run.store.shape, dtypes[name], numbers if name == "intervals" else names)

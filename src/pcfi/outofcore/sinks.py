@@ -320,6 +320,12 @@ class ParquetSink(ResultSink):
 
         if self.kept is None:
             return self._column(shares[:, 0], None)
+        if pa.types.is_dictionary(before.type):
+            kind = before.type
+            found = self._category(shares, before.cast(kind.value_type), labels).dictionary_encode()
+            return pa.DictionaryArray.from_arrays(
+                found.indices.cast(kind.index_type), found.dictionary, ordered=kind.ordered
+            )
         known = pa.array(np.isfinite(shares).all(axis=1))
         chosen = pa.array(labels).cast(before.type).take(pa.array(shares.argmax(axis=1)))
         return pc.if_else(pc.and_(before.is_null(nan_is_null=True), known), chosen, before)

@@ -100,10 +100,22 @@ def _errors(run: OutOfCoreRun, filled: Array) -> Array:
     return errors
 
 
+def _as_in_memory(labels: list[str], kind: Any) -> tuple[str, ...]:
+    """Categories as Python writes them: True, not true."""
+    import pyarrow as pa
+
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return tuple(map(str, pa.array(labels).cast(kind).to_pylist()))
+
+
 def _names(run: OutOfCoreRun, id_bytes: int) -> CellNames:
-    ids: Any = None
-    if run.id is not None:
-        ids = narwhals().from_native(run.store.column(run.id, id_bytes), series_only=True)
-    columns = run.surveyed.column_names if isinstance(run.store, ParquetStore) else ()
-    categories = {columns.index(name): tuple(labels) for name, labels in run.categories.items()}
-    return CellNames(ids=ids, columns=columns, categories=categories)
+    columns = run.surveyed.column_names
+    if not isinstance(run.store, ParquetStore):
+        return CellNames(columns=columns)
+    ids = None if run.id is None else run.store.column(run.id, id_bytes)
+    kinds = {one.name: one.type for one in run.store.schema}
+    return CellNames(
+        ids=None if ids is None else narwhals().from_native(ids, series_only=True),
+        columns=columns,
+        categories={columns.index(name): _as_in_memory(run.categories[name], kinds[name]) for name in run.categories},
+    )

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from pcfi._typing import Array
-from pcfi.errors import DivergenceError, FeatureError
-from pcfi.inputs.problem import Channels
+from pcfi.errors import DivergenceError
+from pcfi.inputs.problem import Channels, refuse_non_finite
 from pcfi.outofcore import file_names
 from pcfi.outofcore.filled_rows import FACTORS, FilledRows
 from pcfi.outofcore.folder import flush
@@ -72,14 +72,8 @@ def _refuse_non_finite(run: OutOfCoreRun, start: int, values: Array, mask: Array
     some = facts.n_known > 0
     if all(np.isfinite(fact[some]).all() for fact in (facts.low, facts.high, facts.total)):
         return
-    wrong = (mask & ~np.isfinite(values)) if len(mask) else np.isinf(values)
-    if not wrong.any():
-        raise DivergenceError("the sum of the known values of a channel is beyond what a float64 holds: rescale it")
-    node, channel = np.argwhere(wrong)[0]
-    raise FeatureError(
-        f"row {start + node}, channel {run.store.names[channel]} is {values[node, channel]}, but known values must be "
-        "finite: use NaN or null if it is missing, or set known to False there"
-    )
+    refuse_non_finite(values, mask, run.channel_name, start)
+    raise DivergenceError("the sum of the known values of a channel is beyond what a float64 holds: rescale it")
 
 
 def _packed(known: Array) -> Array:
