@@ -24,6 +24,7 @@ from pcfi.outofcore import file_names
 from pcfi.outofcore.feature_stores import FeatureStore, ParquetStore, open_features
 from pcfi.outofcore.folder import WorkFolder
 from pcfi.outofcore.mapped_graph import open_graph
+from pcfi.outofcore.mask_rows import MaskRows
 from pcfi.outofcore.node_conversion import category_channel, column_in_words
 from pcfi.outofcore.run_settings import needs_fit, settings_of
 from pcfi.outofcore.stored_model import value_of
@@ -142,10 +143,10 @@ class OutOfCoreRun:
         for start, raw in self.store.chunks(*self.range_of(index), self.plan.chunk_rows):
             yield start, self.as_values(start, raw), masks.take(len(raw))
 
-    def _masks(self, index: int) -> "_Masks":
+    def _masks(self, index: int) -> "MaskRows":
         if self.known is None:
-            return _Masks(None)
-        return _Masks(rows for _, rows in self.known.chunks(*self.range_of(index), self.plan.chunk_rows))
+            return MaskRows(None)
+        return MaskRows(rows for _, rows in self.known.chunks(*self.range_of(index), self.plan.chunk_rows))
 
     def batches(self, index: int) -> Iterator[tuple[int, int, Any]]:
         """Some rows of a range at a time: number of the first, how many, and the record batch that holds them, if any.
@@ -365,23 +366,6 @@ class OutOfCoreRun:
     def category_columns(self) -> dict[str, str]:
         """Column of each channel that is a category."""
         return {category_channel(name, one): name for name, labels in self.categories.items() for one in labels}
-
-
-class _Masks:
-    """Rows of the known mask, in the portions in which the features are read."""
-
-    def __init__(self, parts: Any) -> None:
-        self.parts = parts
-        self.waiting: Array | None = None
-
-    def take(self, count: int) -> Array:
-        if self.parts is None:
-            return np.empty((0, 1), dtype=np.bool_)
-        while self.waiting is None or len(self.waiting) < count:
-            more = next(self.parts)
-            self.waiting = more if self.waiting is None else np.concatenate([self.waiting, more])
-        taken, self.waiting = self.waiting[:count], self.waiting[count:]
-        return np.ascontiguousarray(taken)
 
 
 def as_slice(numbers: Array) -> slice | Array:
