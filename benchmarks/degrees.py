@@ -6,7 +6,7 @@ import numpy as np
 from common import DATASETS, TABLES, answer, hide, load_with_units
 
 import pcfi
-from pcfi.estimation.channel_scale import relative_variances
+from pcfi.estimation.channel_moments import moments_of_problem
 from pcfi.inputs.problem import read_problem
 from pcfi.stages.degree_scaling import DegreeScale, growth
 
@@ -19,7 +19,7 @@ def measure(name: str) -> dict[str, Any]:
     hidden = hide(features, "structural", RATE)
     missing = np.isnan(hidden)
     problem = read_problem(hidden, graph)
-    power, explained = growth(problem, relative_variances(problem))
+    power, explained = growth(problem, moments_of_problem(problem).squares / np.maximum(problem.channels.n_known, 1))
     means = problem.channels.mean.astype(np.float64)
     truth = ((features - means) / units)[missing]
 

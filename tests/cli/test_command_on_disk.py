@@ -127,8 +127,8 @@ DRAWS = {
     "folders": ("hive.parquet", "edges.csv", "y.parquet", []),
     "a map": ("map.parquet", None, "y.parquet", []),
     "a map as GeoPackage": ("map.parquet", None, "y.gpkg", []),
-    "dictionaries": ("nodes.parquet", "edges.csv", "y.parquet", ["--categorical", "grade"]),
-    "dictionaries in Arrow": ("nodes.parquet", "edges.csv", "y.arrow", ["--categorical", "grade"]),
+    "dictionaries": ("nodes.parquet", "edges.csv", "y.parquet", ["--categorical", "grade,level"]),
+    "dictionaries in Arrow": ("nodes.parquet", "edges.csv", "y.arrow", ["--categorical", "grade,level"]),
 }
 
 

@@ -100,7 +100,17 @@ def fit_factor_model(values: Any, known: Any, rank: int, start: FactorModel | No
         model = FactorModel(loadings, noise)
         if change < LOADING_TOLERANCE:
             break
-    return model
+    return _canonical(model)
+
+
+def _canonical(model: FactorModel) -> FactorModel:
+    """The same model with factors that are unique: Lambda^T Psi^-1 Lambda is diagonal and decreases, signs are fixed.
+
+    Any rotation of the factors is the same model; which one the iterations end at depends on rounding.
+    """
+    _, vectors = np.linalg.eigh(model.loadings.T @ (model.loadings / model.noise[:, None]))
+    loadings = model.loadings @ vectors[:, ::-1]
+    return FactorModel(loadings * np.where((loadings**3).sum(axis=0) < 0, -1.0, 1.0), model.noise)
 
 
 def _initial_model(values: Any, known: Any, variance: Array, rank: int) -> FactorModel:
