@@ -226,6 +226,19 @@ def test_new_rows_share_with_the_correlations_of_the_fitted_ones(standardize):
     np.testing.assert_allclose(imputer.transform(new, graph=sparse.csr_array(np.eye(3, 120))), expected, rtol=1e-6)
 
 
+def test_a_part_of_the_fitted_rows_is_new_but_its_rows_do_not_depend_on_the_part():
+    """The page said that results do not depend on which rows are transformed together, which is true of new rows."""
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(80, 2)) @ rng.normal(size=(2, 5))
+    features[rng.random(features.shape) < 0.3] = np.nan
+    imputer = pcfi.PCFI()
+    filled = imputer.fit_transform(features)
+    part = imputer.transform(features[:79])
+    np.testing.assert_array_equal(imputer.transform(features), filled)
+    np.testing.assert_array_equal(imputer.transform(features[:30]), part[:30])
+    assert np.abs(part - filled[:79]).max() > 0.01
+
+
 def test_new_rows_do_not_see_each_other():
     _, X = table()
     new = table(30, seed=3)[1]

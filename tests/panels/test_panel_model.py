@@ -224,3 +224,14 @@ def test_times_beyond_the_last_reading_of_all_nodes_have_no_intervals():
     assert np.isinf(low[110:]).all()
     assert np.isfinite(high[30:34, 2]).all()
     assert "without intervals where no node has a reading" in repr(result)
+
+
+@pytest.mark.parametrize("seed", [3, 4])
+def test_a_verdict_admits_that_the_mean_is_as_good(seed):
+    """A column whose estimates were worse than the mean was called "interpolated in time alone"."""
+    rng = np.random.default_rng(seed)
+    noise = rng.normal(size=(60, 4))
+    noise[rng.random(noise.shape) < 0.2] = np.nan
+    report = pcfi.panel.impute(noise, [[0, 1, 2], [1, 2, 3]]).columns[0]
+    assert (report.mae >= report.mae_of_mean) == (seed == 4)
+    assert ("no better than the node's mean" in report.verdict) == (seed == 4)

@@ -27,7 +27,8 @@ class GapReport:
     n_missing, n_hidden : int
         Number of missing cells, and of hidden known cells, in such gaps.
     mae, mae_of_interpolation, mae_of_neighbors, mae_of_mean : float
-        Mean absolute error on the hidden cells: of the estimates, of linear interpolation in time, of the neighbours
+        Mean absolute error on the hidden cells, of all kinds together that share a fit because few cells could be
+        hidden in each: of the estimates, of linear interpolation in time, of the neighbours
         alone, and of the node's mean. NaN if no cell was hidden.
     space, shared, other_columns, memory : float
         Coefficients of the neighbours, all other nodes and the other columns, and the memory length in steps.
@@ -172,6 +173,7 @@ def _verdict(kind: int, fitted: KindModel, *, is_beyond: bool) -> str:
     others = ["neighbours" if space else "all other nodes"] * bool(space or shared) + ["other columns"] * bool(columns)
     if kind == NEVER:
         return f"filled from {' and '.join(others)}" if others else "filled with the expected value: others do not help"
+    worse = ", but no better than the node's mean" if fitted.errors[0] >= fitted.errors[-1] else ""
     if not others:
-        return "interpolated in time alone"
-    return f"interpolated in time, corrected by {' and '.join(others)}"
+        return f"interpolated in time alone{worse}"
+    return f"interpolated in time, corrected by {' and '.join(others)}{worse}"
