@@ -196,6 +196,7 @@ def test_settings_have_the_defaults_of_impute():
         assert field.default == parameters[field.name].default, field.name
     assert set(parameters) - {field.name for field in dataclasses.fields(Settings)} == {
         "bounds",
+        "categorical",
         "features",
         "graph",
         "known",

@@ -58,8 +58,8 @@ def evaluate(
         {"values": {}, "paper": {"alpha": 0.9, "beta": 0.1, "objective": "representation"}}; `directed` and `progress`
         are the same for all.
     folds : int, default=3
-        Number of folds, at least 2. Each hides a fifth of the known cells, but at most 250,000 cells; there are fewer
-        folds if every cell has been hidden.
+        Number of folds, at least 2. Each hides a fifth of the known cells (a tenth if the graph is built from the
+        features), but at most 250,000 cells; there are fewer folds if every cell has been hidden.
     unit : {"deviation", "data"}, default="deviation"
         Unit of errors: the standard deviation of each channel's known values, so that channels with different scales
         count equally, or the unit of the data.
