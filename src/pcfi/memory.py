@@ -188,7 +188,7 @@ def tuning_bytes(size: ProblemSize, n_known: int, working: int) -> int:
     mask, patterns = sampled.n_nodes * size.n_channels, sampled.n_nodes * size.n_patterns
     n_units = n_known * size.n_patterns // size.n_channels
     is_sample = sampled.n_nodes < size.n_nodes  # cells are hidden at few of its nodes, so all folds are needed
-    n_folds = MAX_FOLDS if is_sample else folds_of_size(n_units, n_known, size.n_channels)
+    n_folds = MAX_FOLDS if is_sample else folds_of_size(n_units, n_known, size.n_channels, size.n_channels)
     n_hidden = n_folds * min(n_known // N_PARTS, MAX_HIDDEN)
     dividing = (n_folds + 1) * mask + PATTERN_BYTES * patterns + UNIT_BYTES * n_units
     # filled, on a log scale, divided by degrees

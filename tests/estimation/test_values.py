@@ -330,3 +330,13 @@ def test_a_categorical_column_counts_as_one_column_when_estimates_are_weighed():
     for fold, share in zip(folds, shares.of_folds, strict=True):
         np.testing.assert_array_equal(share, np.where(fold.channels == 0, 1, 1 / 3))
     assert {0, 1, 2, 3} == {channel for fold in folds for channel in fold.channels.tolist()}
+
+
+def test_a_category_of_many_values_does_not_switch_off_the_regressions_of_other_columns():
+    rng = np.random.default_rng(0)
+    truth = rng.normal(size=(200, 2)) @ rng.normal(size=(2, 15)) + 0.2 * rng.normal(size=(200, 15))
+    table = pd.DataFrame(truth, columns=[f"c{number}" for number in range(15)]).mask(rng.random(truth.shape) < 0.2)
+    table["state"] = [None if row % 9 == 4 else f"state {row % 55}" for row in range(200)]
+    result = pcfi.impute(table, [np.arange(199), np.arange(1, 200)])
+    assert result.cells.filled.shape[1] > 64
+    assert result.tuning.model.cells.regression is not None

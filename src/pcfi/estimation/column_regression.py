@@ -14,6 +14,7 @@ import numpy as np
 from pcfi._typing import Array
 
 MAX_COLUMNS = 64  # beyond, factors alone describe a row: the cost grows with the fourth power of the number of columns
+MAX_CHANNELS = 192  # of these columns, some of which are categorical
 MIN_CELLS = 3  # known cells that a regression is fitted to
 MAX_ITERATIONS = 300
 TOLERANCE = 1e-7  # change of the logarithms of both precisions at which iterations stop

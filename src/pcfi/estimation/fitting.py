@@ -116,7 +116,7 @@ def _fit(
     chosen = replace(settings, alpha=best.alpha, beta=0.0 if settings.beta == "auto" else settings.beta)
     degree = degree if best.by_degree else None
     nodes = training_nodes(transformed, sample.core)
-    regresses = has_regression(int(scale.active.sum()))
+    regresses = has_regression(len(np.unique(problem.columns[scale.active])), int(scale.active.sum()))
     hidden = graph_estimates(folds, scale, chosen, degree, nodes if regresses else None)
     if len(hidden) == 1:
         hidden = halves(hidden[0])
@@ -182,12 +182,13 @@ def number_of_folds(sample: Sample) -> int:
     if sample.problem.build_graph is not None:
         n_parts = number_of_parts(sample.problem)
         return int(np.clip(-(-ENOUGH_OF_BUILT * n_parts // max(n_units, 1)), 1, n_parts))
-    return folds_of_size(n_units, n_cells, int(np.count_nonzero(~channels.constant)))
+    n_columns = len(np.unique(sample.problem.columns[~channels.constant]))
+    return folds_of_size(n_units, n_cells, n_columns, int(np.count_nonzero(~channels.constant)))
 
 
-def folds_of_size(n_units: int, n_cells: int, n_channels: int) -> int:
-    """The same, from the numbers of known nodes in patterns, of known cells, and of channels that are modelled."""
-    regresses = has_regression(n_channels)
+def folds_of_size(n_units: int, n_cells: int, n_columns: int, n_channels: int) -> int:
+    """The same, from the numbers of known nodes in patterns, of known cells, and of what is modelled."""
+    regresses = has_regression(n_columns, n_channels)
     by_units = -(-(REGRESSION_UNITS if regresses else ENOUGH_UNITS) * N_PARTS // max(n_units, 1))
     by_cells = MAX_FOLDS if regresses else -(-ENOUGH_HIDDEN // max(min(n_cells // N_PARTS, MAX_HIDDEN), 1))
     return int(np.clip(min(by_units, by_cells), 1, MAX_FOLDS))

@@ -10,6 +10,7 @@ import numpy as np
 from pcfi._typing import Array
 from pcfi.estimation.channel_scale import ChannelScale
 from pcfi.estimation.column_regression import (
+    MAX_CHANNELS,
     MAX_COLUMNS,
     ColumnRegression,
     CompletedRows,
@@ -231,9 +232,9 @@ def _mean_over_folds(hidden: list[HiddenEstimates]) -> Array | None:
     return np.asarray(np.divide(total, n_said, out=np.full(parts[0].shape, np.nan), where=n_said > 0))
 
 
-def has_regression(n_channels: int) -> bool:
-    """Whether columns are regressed on each other."""
-    return 1 < n_channels <= MAX_COLUMNS
+def has_regression(n_columns: int, n_channels: int) -> bool:
+    """Whether columns are regressed on each other; a categorical column has several channels."""
+    return 1 < n_channels <= MAX_CHANNELS and n_columns <= MAX_COLUMNS
 
 
 @dataclass(frozen=True, eq=False)

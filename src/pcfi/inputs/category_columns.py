@@ -9,7 +9,7 @@ from pcfi.inputs.columns import shortened
 from pcfi.inputs.ids import narwhals
 from pcfi.inputs.node_columns import missing_cells
 
-MAX_FOUND_CATEGORIES = 64  # each is a channel, and a table of more than 64 channels has no regressions between columns
+MAX_FOUND_CATEGORIES = 64  # each is a channel, so columns with more of them have to be named
 _DIGITS = r"(?!0\d)(\d{1,3}([., ']\d{3})+([.,]\d+)?|\d+([.,]\d+)?)"
 TEXT_NUMBER = re.compile(rf"\s*[-+]?[$€£¥]?\s?[-+]?{_DIGITS}\s?[%$€£¥]?\s*")  # $1,234.50, 12 %, 1234, but not 007
 
