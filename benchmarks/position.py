@@ -12,7 +12,7 @@ Runs that are in the results already are not repeated: delete benchmarks/results
 import argparse
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import product
 from typing import Any
@@ -21,6 +21,7 @@ import numpy as np
 from common import RESULTS, load, machine
 
 import pcfi
+from pcfi import positions
 
 RATE = 0.995
 DATASETS = ("Cora", "CiteSeer", "Photo", "PubMed", "Computers")
@@ -44,6 +45,10 @@ class Candidate:
     source_alpha: float | None = 0.9  # None: that of the features
     without_mean: bool = False  # of the appended channels
     row_norm: float | None = None  # root mean square of the rows' norms; None: as they are
+    size: float | None = None  # of the appended channels: root of the sum of their variances; None: see `scale`
+    min_size: float = 0.0
+    factor: float = 1.0  # of the features
+    mixed: bool = False  # kind "library": half of the columns has 16 sources and alpha 0.5
     change: Callable[[Any, np.ndarray], np.ndarray] | None = field(default=None, compare=False)
 
 
@@ -85,6 +90,8 @@ def synthetic_sources(run_input: Any, filled: np.ndarray) -> np.ndarray:
     return pcfi.impute(features, run_input.edges, alpha=0.9, beta=0.0, objective="representation").values
 
 
+LIBRARY = Candidate(kind="library", n_channels=256)  # those of `pcfi.position`
+COARSE = replace(LIBRARY, n_sources=16, source_alpha=0.6)
 CANDIDATES = {
     "auto with centring (before)": Candidate(center=None),
     "plain": Candidate(),
@@ -134,6 +141,17 @@ CANDIDATES = {
     "alpha 0.5 for both, sources 256, scale 2": Candidate(
         alpha=0.5, kind="sources", n_channels=256, source_alpha=0.5, scale=2.0
     ),
+    "library": LIBRARY,
+    **{f"library, size {size:g}": replace(LIBRARY, size=size) for size in (1.0, 3.0, 10.0)},
+    "library, 16 sources, alpha 0.6": COARSE,
+    "library, 8 sources, alpha 0.6": replace(COARSE, n_sources=8),
+    "library, 16 sources, alpha 0.6, size at least 1": replace(COARSE, min_size=1.0),
+    "library, 16 sources, alpha 0.6, size at least 3": replace(COARSE, min_size=3.0),
+    "library, 16 sources, two alphas": replace(LIBRARY, n_sources=16, mixed=True),
+    "library, 64 and 16 sources, two alphas": replace(LIBRARY, mixed=True),
+    "plain, alpha 0.3": Candidate(alpha=0.3),
+    "plain, ten times": Candidate(factor=10.0),
+    "plain, alpha 0.3, ten times": Candidate(alpha=0.3, factor=10.0),
     "rows of norm 1": Candidate(row_norm=1.0),
     "rows of norm 3": Candidate(row_norm=3.0),
     "several alphas": Candidate(change=several_alphas),
@@ -202,6 +220,8 @@ def position(run_input: Any, candidate: Candidate) -> np.ndarray:
         GRAPHS[key] = (run_input.edges, n_nodes)
         vectors, values = eigen(key, candidate.n_channels)
         found = vectors * np.exp(-30 * (1 - values)).astype(np.float32)
+    elif candidate.kind == "library":
+        return library_positions(run_input, candidate)
     elif candidate.kind == "sources":
         found = filled_sources(run_input, candidate)
     else:
@@ -225,6 +245,25 @@ def filled_sources(run_input: Any, candidate: Candidate) -> np.ndarray:
     alpha = candidate.source_alpha or feature_alpha(run_input.run.dataset, candidate)
     options = {"alpha": alpha, "beta": 0.0, "objective": "representation", "unreachable": "zero"}
     return pcfi.impute(columns, run_input.edges, **options).values
+
+
+def library_positions(run_input: Any, candidate: Candidate) -> np.ndarray:
+    """Positions as `pcfi.position` computes them, with this number of sources and this alpha."""
+    first = form(run_input, candidate.n_channels, candidate.n_sources, candidate.source_alpha)
+    if not candidate.mixed:
+        return first
+    half = candidate.n_channels // 2
+    parts = first[:, :half], form(run_input, candidate.n_channels, 16, 0.5)[:, half:]
+    return np.concatenate([part / np.float32(_norm(part)) for part in parts], axis=1)
+
+
+def form(run_input: Any, n_channels: int, n_sources: int, alpha: float | None) -> np.ndarray:
+    usual = positions.DIFFUSION, positions.MAX_SOURCES
+    positions.DIFFUSION, positions.MAX_SOURCES = replace(positions.DIFFUSION, alpha=alpha), n_sources
+    graph = pcfi.prepare_graph(run_input.edges, run_input.dataset.n_nodes)
+    found = positions.source_positions(graph, n_channels, run_input.run.seed)
+    positions.DIFFUSION, positions.MAX_SOURCES = usual
+    return found
 
 
 def feature_alpha(name: str, candidate: Candidate) -> float:
@@ -251,7 +290,7 @@ def measure(task: str, name: str, kind: str, seed: int, candidate: Candidate) ->
     from pcfi.experiments.training.tasks import first_layer_on_features, first_layer_on_matrix, train_network
 
     run_input = load_run_input(Run(task, name, kind, RATE, "pcfi", (), seed))
-    filled = fill(run_input, feature_alpha(name, candidate))[0]
+    filled = fill(run_input, feature_alpha(name, candidate))[0] * np.float32(candidate.factor)
     if candidate.change is not None:
         filled = candidate.change(run_input, filled).astype(np.float32)
     if candidate.row_norm is not None:
@@ -263,7 +302,9 @@ def measure(task: str, name: str, kind: str, seed: int, candidate: Candidate) ->
         first = first_layer_on_features(run_input, features)
     else:
         more = position(run_input, candidate)
-        more *= np.float32(candidate.scale * _norm(filled) / _norm(more))
+        unit = np.sqrt(len(filled))
+        size = candidate.size or max(candidate.scale * _norm(filled) / unit, candidate.min_size)
+        more *= np.float32(size * unit / _norm(more))
         channels = np.flatnonzero(features.any(axis=0))
         left = propagated(run_input.adjacency, features[:, channels])
         right = ConstantMatrix(np.asarray(run_input.adjacency @ more))

@@ -28,6 +28,7 @@ SUMS_IN_MEMORY = 2  # channels x channels arrays of stage 2 at a time: the scatt
 CELL_BYTES, PATTERN_BYTES, UNIT_BYTES = 160, 7, 16
 TRAINING_ARRAYS = 6  # float64 arrays of the size of the training rows of the value model
 POSITIONS_AT_A_TIME = 64  # position channels that stage 1 fills at a time
+MAX_KEPT_BYTES = 1 << 26  # freed memory that glibc does not return: twice 32 MB, its largest threshold for mmap
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +143,9 @@ def position_bytes(graph: Graph, n_channels: int) -> int:
     size = ProblemSize.of_shape((graph.n_nodes, width), 4, settings, graph=graph)
     entries = 24 * len(graph.indices) if graph.directed else 0
     cells = graph.n_nodes * width * (2 * size.itemsize + size.code_bytes)
-    return 4 * graph.n_nodes * n_channels + entries + cells + 96 * graph.n_nodes + diffusion_bytes(size, settings)
+    diffusion = diffusion_bytes(size, settings)
+    kept = min(MAX_KEPT_BYTES, diffusion)  # working memory of one part that is resident during the next one
+    return 4 * graph.n_nodes * n_channels + entries + cells + 96 * graph.n_nodes + diffusion + kept
 
 
 @dataclass(frozen=True)
