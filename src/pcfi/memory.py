@@ -27,6 +27,7 @@ SUMS_IN_MEMORY = 2  # channels x channels arrays of stage 2 at a time: the scatt
 # bytes to divide the known cells into folds, per node of a pattern and per known node
 CELL_BYTES, PATTERN_BYTES, UNIT_BYTES = 160, 7, 16
 TRAINING_ARRAYS = 6  # float64 arrays of the size of the training rows of the value model
+REGRESSION_ARRAYS = 16  # of float64, of all cells of the training rows, if columns are regressed on each other
 POSITIONS_AT_A_TIME = 64  # position channels that stage 1 fills at a time
 MAX_KEPT_BYTES = 1 << 26  # freed memory that glibc does not return: twice 32 MB, its largest threshold for mmap
 
@@ -184,7 +185,7 @@ def tuning_bytes(size: ProblemSize, n_known: int, working: int) -> int:
     """
     from pcfi.estimation.fitting import MAX_FOLDS, folds_of_size
     from pcfi.estimation.folds import MAX_HIDDEN, N_PARTS
-    from pcfi.estimation.training import MAX_TRAINING_CELLS, MAX_TRAINING_ROWS
+    from pcfi.estimation.training import MAX_TRAINING_CELLS, MAX_TRAINING_ROWS, has_regression
 
     sampled = sample_size(size)
     n_known = n_known * sampled.n_nodes // size.n_nodes
@@ -197,6 +198,9 @@ def tuning_bytes(size: ProblemSize, n_known: int, working: int) -> int:
     # filled, on a log scale, divided by degrees
     trying = n_folds * (mask + patterns) + 3 * mask * size.itemsize + working
     training = TRAINING_ARRAYS * 8 * MAX_TRAINING_CELLS + 4 * min(mask, MAX_TRAINING_ROWS * size.n_channels)
+    if has_regression(size.n_channels, size.n_channels):
+        n_rows = max(64, min(MAX_TRAINING_ROWS, MAX_TRAINING_CELLS * sampled.n_nodes // max(n_known, 1)))
+        training += REGRESSION_ARRAYS * 8 * min(n_rows, sampled.n_nodes) * size.n_channels
     return int(CELL_BYTES * n_hidden + max(dividing, trying) + training)
 
 

@@ -217,10 +217,15 @@ def scale_of_moments(
         distance=np.where(_has_two_values(channels, moments), channel_ranges(ends) / unit, np.nan),
         low=plausible[0],
         high=plausible[1],
-        margin=np.where(logarithmic, np.log1p(MARGIN * (high - low) / np.abs(high)), MARGIN * (high - low)) / unit,
+        margin=_on_scale(MARGIN * (high - low), high, logarithmic) / unit,
         least=natural[0],
         greatest=natural[1],
     )
+
+
+def _on_scale(distance: Array, end: Array, logarithmic: Array) -> Array:
+    """Distances above an end on the scale of the model."""
+    return np.where(logarithmic, np.log1p(distance / np.where(logarithmic, end, 1.0)), distance)
 
 
 def _plausible_bounds(low: Array, high: Array, natural: Array, bounds: Array | None) -> Array:
