@@ -210,7 +210,7 @@ def _composed(call: DiskCall, metadata: FileMetadata) -> set[str]:
 
 
 def _is_partitioned(metadata: FileMetadata) -> bool:
-    return bool(getattr(metadata.nodes.store, "partitions", ()))
+    return bool(metadata.nodes.partitions)
 
 
 def _has_geometry(metadata: FileMetadata) -> bool:

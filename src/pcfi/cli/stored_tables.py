@@ -110,7 +110,7 @@ class StoredTables:
                 publication=publication,
                 delimiter=delimiter(formats[what], first[0]),
                 geometry=geometry_for(what, first[0]),
-                partitions=tuple(getattr(self.run.store, "partitions", ())) if content_of(what) == "values" else (),
+                partitions=self.run.partitions if content_of(what) == "values" else (),
             )
 
     def _tables(self, what: str, form: Format, first: Any, others: Iterator[Any]) -> Iterator[Any]:

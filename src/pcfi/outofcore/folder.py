@@ -55,7 +55,8 @@ class WorkFolder:
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self.has(file_names.JOB):
             before = self.job()
-            different = sorted(name for name in {*job, *before} if job.get(name) != before.get(name))
+            names = {*job, *before} - {"has_names"}  # a run may be begun in Python and resumed on the command line
+            different = sorted(name for name in names if job.get(name) != before.get(name))
             if different:
                 raise ParameterError(
                     f"the work folder {str(self.path)!r} belongs to another run (other {', '.join(different)})",

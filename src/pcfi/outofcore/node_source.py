@@ -1,6 +1,6 @@
 """A file of features, and the columns that the caller names -> ids and channels, by the rules for all tables."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -66,6 +66,16 @@ class NodeSource:
     original: dict[str, Any] | None = None
     gaps: dict[str, int] = field(default_factory=dict)
     has_names: bool = True
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """Columns that the folders of the caller's dataset hold."""
+        return partitions_of(self.store, self.original)
+
+
+def partitions_of(store: FeatureStore, original: dict[str, Any] | None) -> tuple[str, ...]:
+    """Columns that the folders of a dataset hold, of features or of the original of converted ones."""
+    return tuple(getattr(store, "partitions", ()) if original is None else original["partitions"])
 
 
 def ends_of(graph: Any, columns: EdgeColumns) -> Callable[[], Kind | None]:
@@ -208,6 +218,7 @@ def _converted(
         original={
             "path": rows.file.path,
             "stamp": rows.stamp(),
+            "partitions": list(rows.partitions),
             "id": columns.id,
             "channels": columns.channels,
             "exclude": list(columns.exclude),
@@ -265,6 +276,7 @@ class _Rows:
 
     file: InputFile
     schema: Any
+    partitions: Sequence[str] = ()
 
     def prepare(self, columns: NodeColumns) -> None:
         """Determine the types of the columns."""
@@ -308,6 +320,7 @@ class _Rows:
 class _ParquetRows(_Rows):
     def __init__(self, store: ParquetStore) -> None:
         self.file, self.schema, self._store = InputFile.of_table(store.path), store.schema, store
+        self.partitions = tuple(store.partitions)
 
     def tables(self) -> Iterator[Any]:
         return self.read(None)

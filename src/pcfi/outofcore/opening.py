@@ -261,11 +261,11 @@ def _begin(
     columns = store.names if suffix_of(store.path) == ".parquet" else None
     job = {
         "settings": facts_of(settings),
+        "has_names": nodes.has_names,
         "features": {
             "path": store.path,
             "columns": columns,
             "id": nodes.id,
-            "has_names": nodes.has_names,
             "categories": nodes.categories,
             "stamp": store.stamp if nodes.original is None else checksum(Path(store.path)),
             "original": nodes.original,

@@ -26,6 +26,7 @@ from pcfi.outofcore.folder import WorkFolder
 from pcfi.outofcore.mapped_graph import open_graph
 from pcfi.outofcore.mask_rows import MaskRows
 from pcfi.outofcore.node_conversion import category_channel, column_in_words
+from pcfi.outofcore.node_source import partitions_of
 from pcfi.outofcore.run_settings import needs_fit, settings_of
 from pcfi.outofcore.stored_model import value_of
 from pcfi.pipeline import diffusion_of, propagation_of
@@ -91,7 +92,8 @@ class OutOfCoreRun:
             self.known = open_features(job["known"]["path"], "known", job["known"]["columns"], boolean=True)
         self.graph: Graph = open_graph(job["graph"]["path"])
         self.id: str | None = job["features"]["id"]
-        self.has_names: bool = job["features"]["has_names"]
+        self.has_names: bool = job["has_names"]
+        self.partitions = partitions_of(self.store, job["features"]["original"])
         self.categories: dict[str, list[str]] = job["features"]["categories"]
         self.results: dict[str, str | None] = job["results"]
         self.n_draws = sum(name.startswith(DRAW) for name in self.results)
