@@ -292,7 +292,7 @@ def test_unreachable_cells_are_counted_in_one_warning_that_points_here(method):
 
 
 def test_unreachable_cells_can_be_an_error():
-    with pytest.raises(pcfi.UnreachableError, match="1 of 1 missing cells"):
+    with pytest.raises(pcfi.UnreachableError, match="1 of 1 missing cell cannot"):
         pcfi.impute(
             [[1.0], [np.nan]],
             np.empty((2, 0), int),

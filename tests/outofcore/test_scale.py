@@ -415,7 +415,7 @@ def test_bad_calls_say_what_to_do(tmp_path, small):
         impute(tmp_path / "three.npy", folder / "g", tmp_path / "y.npy")
     with pytest.raises(pcfi.FeatureError, match="must be 2-D"):
         impute(tmp_path / "flat.npy", folder / "g", tmp_path / "y.npy")
-    with pytest.raises(pcfi.FeatureError, match=r"row 7, channel 3 is inf"):
+    with pytest.raises(pcfi.FeatureError, match=r"features\[7, 3\] is inf"):
         impute(tmp_path / "inf.npy", folder / "g", tmp_path / "i.npy")
     with pytest.raises(pcfi.UnreachableError, match="cannot be reached"):
         impute(*files, tmp_path / "u.npy", unreachable="error")

@@ -163,7 +163,7 @@ def test_errors_of_tasks_and_workers_without_memory_are_clear_and_finished_tasks
     np.save(tmp_path / "wrong.npy", wrong)
     with distributed.Client(scheduler_file=str(started.file), timeout="60s", set_as_default=False) as client:
         client.wait_for_workers(1, timeout=60)
-        with pytest.raises(pcfi.FeatureError, match=r"row 5, channel 5 is inf"):
+        with pytest.raises(pcfi.FeatureError, match=r"features\[5, 5\] is inf"):
             impute(tmp_path / "wrong.npy", tmp_path / "g", tmp_path / "w.npy", client=client, memory="2GB")
         with pytest.raises(pcfi.TooLargeError, match=r"600,000 nodes .* memory is 0.3 GB"):
             impute(tmp_path / "big.npy", tmp_path / "ring", tmp_path / "y.npy", client=client)
