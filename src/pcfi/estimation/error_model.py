@@ -282,8 +282,7 @@ class ErrorRegression:
     @classmethod
     def constant(cls, level: Array) -> "ErrorRegression":
         """The same expected error for all cells of a channel."""
-        nothing = np.zeros((len(level), N_FEATURES))
-        return cls(level, nothing, nothing)
+        return cls(level, np.zeros((len(level), N_FEATURES)), np.zeros((len(level), N_FEATURES)))
 
     def expected(self, features: Array, channels: Array) -> Array:
         """E|error| of cells."""
@@ -299,13 +298,15 @@ def fit_error_regression(
     Channels with two values (`has_two`), of which a categorical column has several, and others share theta among
     themselves only: the error of a probability says nothing about that of an amount.
     """
-    n_channels = len(has_two)
-    fitted = ErrorRegression(*(np.zeros((n_channels, *shape)) for shape in ((), (N_FEATURES,), (N_FEATURES,))))
-    for kind in (has_two, ~has_two):
-        cells = kind[channels]
-        cells = cells if cells.any() else np.ones(len(channels), dtype=np.bool_)
-        first = None if start is None or not kind.any() else start.slopes[kind][0]
-        level, slopes, reference = _fit_kind(errors[cells], features[cells], channels[cells], n_channels, first)
+    of_two = has_two[channels]
+    if of_two.all() or not of_two.any():
+        kinds: list[tuple[Array, Any]] = [(np.ones(len(has_two), dtype=np.bool_), slice(None))]
+    else:
+        kinds = [(has_two, of_two), (~has_two, ~of_two)]
+    fitted = ErrorRegression.constant(np.zeros(len(has_two)))
+    for kind, cells in kinds:
+        first = None if start is None else start.slopes[kind][0]
+        level, slopes, reference = _fit_kind(errors[cells], features[cells], channels[cells], len(has_two), first)
         fitted.level[kind], fitted.slopes[kind], fitted.reference[kind] = level[kind], slopes, reference
     return fitted
 
