@@ -117,7 +117,7 @@ def files(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("options", [[], ["--memory", "1GB"]], ids=["memory", "disk"])
+@pytest.mark.parametrize("options", [[], ["--memory", "4GB"]], ids=["memory", "disk"])
 def test_the_command_line_fills_the_same_categories_and_mentions_the_rest(files, options):
     filled = files / "filled.csv"
     outcome = run("impute", files / "nodes.csv", files / "edges.csv", "-o", filled, *options)

@@ -214,14 +214,14 @@ RESIDENT = """
 import ctypes, warnings
 import numpy as np
 import pcfi
-from pcfi._kernels import blocks
+from pcfi._kernels import csr_graph
 from pcfi.memory import position_bytes
 
 warnings.simplefilter("error")
 ring = lambda n: np.stack([np.arange(n), (np.arange(n) + 1) % n])
-blocks.MAX_CACHED_BLOCK_BYTES, usual = 0, blocks.MAX_CACHED_BLOCK_BYTES
+csr_graph.MAX_CACHED_BLOCK_BYTES, usual = 0, csr_graph.MAX_CACHED_BLOCK_BYTES
 pcfi.position(ring(300), 20)  # loads the kernels for large graphs
-blocks.MAX_CACHED_BLOCK_BYTES = usual
+csr_graph.MAX_CACHED_BLOCK_BYTES = usual
 graph = pcfi.prepare_graph(np.concatenate([ring(70_000), ring(70_000) * [[1], [7]] % 70_000], axis=1))
 ctypes.CDLL(None).malloc_trim(0)
 with open("/proc/self/clear_refs", "w") as peak:
