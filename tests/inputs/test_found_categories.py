@@ -151,3 +151,26 @@ def test_text_attributes_of_a_networkx_graph_are_filled_if_they_are_named():
     assert "region" not in G.nodes[3]
     with pytest.warns(pcfi.ColumnWarning, match="9 missing cells of the attribute 'region' stay missing"):
         pcfi.networkx.impute(G)
+
+
+@pytest.mark.parametrize("has_gap", [False, True])
+def test_numbers_stored_as_text_beside_a_marker_are_mentioned_and_are_no_categories(has_gap):
+    """What pandas reads from a column of numbers and "n.a." was left alone in silence, or filled with categories."""
+    amount = pd.Series([f"{number % 7}.5" if number % 6 else "n.a." for number in range(SIZE)])
+    amount = amount.where(~(pd.Series(GONE) & has_gap), None)
+    with pytest.warns(pcfi.ColumnWarning, match="'amount' is not filled, because it holds numbers and the text 'n.a.'"):
+        result = pcfi.impute(people(amount=amount), EDGES)
+    assert result.column_names == ("age", "region")
+
+
+def test_booleans_stored_as_objects_are_filled_and_stay_booleans():
+    """What pandas reads from a column of True, False and blanks stopped the call."""
+    member = pd.Series(np.arange(SIZE) < 30, dtype=object).where(~pd.Series(GONE), None)
+    filled = pcfi.impute(people(member=member), EDGES).values["member"]
+    assert all(type(value) is bool for value in filled)
+    assert (filled == (np.arange(SIZE) < 30)).mean() > 0.95
+
+
+def test_a_graph_with_another_name_is_refused_with_the_one_there_is():
+    with pytest.raises(pcfi.UnsupportedTypeError, match="graph is 'KNN': the only graph with a name is 'knn'"):
+        pcfi.impute(np.array([[1.0], [np.nan]]), "KNN")

@@ -27,7 +27,7 @@ def find_categories(frame: Any, apart: Collection[str], markers: Sequence[Any]) 
 
 
 def _holds_categories(series: Any, markers: Sequence[Any]) -> bool:
-    is_declared = series.dtype in (narwhals().Categorical, narwhals().Enum)
+    is_declared = series.dtype in (narwhals().Categorical, narwhals().Enum) or holds_objects(series, "boolean")
     if not is_declared and series.dtype != narwhals().String:
         return False
     missing = missing_cells(series, markers)
@@ -36,7 +36,27 @@ def _holds_categories(series: Any, markers: Sequence[Any]) -> bool:
     counts = series.filter((~missing).tolist()).value_counts(name="count")
     if not are_categories(counts.get_column("count").to_list()):
         return False
-    return is_declared or not all(map(is_text_number, counts.get_column(series.name).to_list()))
+    return is_declared or not are_mostly_numbers(
+        dict(zip(counts.get_column(series.name).to_list(), counts.get_column("count").to_list(), strict=True))
+    )
+
+
+def holds_objects(series: Any, *kinds: str) -> bool:
+    """Whether a column of pandas holds Python objects of one of these kinds, as pandas calls them."""
+    if series.dtype != narwhals().Object:
+        return False
+    from pandas.api.types import infer_dtype
+
+    return infer_dtype(series.to_native(), skipna=True) in kinds
+
+
+def are_mostly_numbers(counts: Mapping[str, int]) -> bool:
+    """Whether half of the cells or more, given how often each value occurs, are text that looks like a number.
+
+    >>> are_mostly_numbers({"1.5": 3, "n.a.": 2}), are_mostly_numbers({"1st": 3, "2": 2})
+    (True, False)
+    """
+    return 2 * sum(count for value, count in counts.items() if is_text_number(value)) >= sum(counts.values())
 
 
 def are_categories(counts: Sequence[int]) -> bool:

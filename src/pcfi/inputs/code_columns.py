@@ -11,7 +11,7 @@ from pcfi._typing import Array
 from pcfi.errors import ColumnWarning
 from pcfi.inputs.category_columns import gaps_text, is_text_number
 from pcfi.inputs.columns import ID_LIKE, EdgeColumns, shortened
-from pcfi.inputs.ids import is_frame, narwhals
+from pcfi.inputs.ids import ROWS_IN_SAMPLE, is_frame, narwhals
 from pcfi.inputs.node_tables import NodeTable
 
 CODE_NAMES = r"(?i:fips|geoid|zip|post(al)?_?code|^plz|code$|nuts|tract|key$|_$)|[_a-z]No$|NO$|^(?i:no|nr)$|" + ID_LIKE
@@ -55,13 +55,21 @@ def warn_of_columns(table: NodeTable, codes: list[str], remedy: str, *, stacklev
     unfilled = {name: frame.get_column(name) for name in frame.columns if name not in used}
     counts = {name: series.null_count() for name, series in unfilled.items()}
     for name, series in unfilled.items():
-        text = unfilled_numbers_text(series) if counts[name] or series.dtype == narwhals().Object else ""
+        text = unfilled_numbers_text(series) if counts[name] or _may_mix_numbers(series) else ""
         if text:
             counts[name] = 0
             texts.append(text)
     gaps = gaps_text(counts, "categorical=[...]")
     for text in [*texts, gaps] if gaps else texts:
         warnings.warn(text, ColumnWarning, stacklevel=stacklevel + 1)
+
+
+def _may_mix_numbers(series: Any) -> bool:
+    """Whether a complete column holds Python objects, or text that is a number in most of its first rows."""
+    if series.dtype != narwhals().String:
+        return bool(series.dtype == narwhals().Object)
+    are_numbers = [is_text_number(value) for value in series.head(ROWS_IN_SAMPLE).to_list()]
+    return 2 * sum(are_numbers) > len(are_numbers) > sum(are_numbers)
 
 
 def unfilled_numbers_text(series: Any) -> str:

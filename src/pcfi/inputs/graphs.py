@@ -164,6 +164,8 @@ def _read(graph: GraphLike, n_nodes: int | None, n_nodes_origin: str) -> "_Edges
     for recognises, read in _READERS:
         if recognises(graph):
             return read(graph, n_nodes, n_nodes_origin)
+    if isinstance(graph, str):
+        raise UnsupportedTypeError(f"graph is {graph!r}: the only graph with a name is 'knn'; else pass {_KNOWN_TYPES}")
     name = f"{type(graph).__module__}.{type(graph).__qualname__}"
     raise UnsupportedTypeError(f"graph is a {name}, which is not supported: pass {_KNOWN_TYPES}")
 

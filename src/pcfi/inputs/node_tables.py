@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from pcfi._typing import Array
 from pcfi.errors import ColumnWarning, FeatureError, GraphError, ParameterError, counted
-from pcfi.inputs.category_columns import find_categories
+from pcfi.inputs.category_columns import find_categories, holds_objects
 from pcfi.inputs.columns import (
     MAX_EXACT_INTEGER,
     EdgeColumns,
@@ -348,12 +348,9 @@ def _refuse_unusable(series: Any, *, is_channel: bool, columns: NodeColumns) -> 
 
 
 def _refuse_numbers_as_objects(series: Any) -> None:
-    if series.dtype != narwhals().Object:
-        return
-    from pandas.api.types import infer_dtype
-
-    held = infer_dtype(series.to_native(), skipna=True)
-    if held in ("integer", "floating", "mixed-integer-float", "mixed-integer", "decimal", "boolean"):
+    kinds = ("integer", "floating", "mixed-integer-float", "mixed-integer", "decimal", "boolean")
+    held = next((kind for kind in kinds if holds_objects(series, kind)), None)
+    if held is not None:
         raise FeatureError(
             f"the column {series.name!r} holds {held} values as Python objects",
             remedy='convert it with pandas.to_numeric, or with astype("boolean"), or name it in {categorical}',

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pcfi.inputs.category_columns import MAX_FOUND_CATEGORIES, are_categories, is_text_number
+from pcfi.inputs.category_columns import MAX_FOUND_CATEGORIES, are_categories, are_mostly_numbers
 
 
 @dataclass
@@ -47,9 +47,7 @@ class UnfilledColumn:
         """Whether its missing cells are filled with categories, as those of a table in memory."""
         if not self.counts or not self.n_missing:
             return False
-        return are_categories(list(self.counts.values())) and (
-            self.is_declared or not all(map(is_text_number, self.counts))
-        )
+        return are_categories(list(self.counts.values())) and (self.is_declared or not are_mostly_numbers(self.counts))
 
 
 def count_values(schema: Any, tables: Iterable[Any], markers: Sequence[str]) -> dict[str, UnfilledColumn]:
