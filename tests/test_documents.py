@@ -72,3 +72,12 @@ def test_the_tests_that_the_page_on_reliability_names_exist():
     defined = {name for text in files for name in re.findall(r"^def (test_\w+)", text, re.MULTILINE)}
     assert len(named) > 40
     assert named <= defined, named - defined
+
+
+def test_terms_of_the_glossary_have_their_definitions_below_them():
+    """Definitions on the line of their term broke the build of the site."""
+    body = (ROOT / "docs" / "glossary.md").read_text().split("```{glossary}\n")[1].split("```")[0]
+    for entry in body.strip().split("\n\n"):
+        term, definition = entry.split("\n", 1)
+        assert len(term) < 30
+        assert definition.startswith("  ")
