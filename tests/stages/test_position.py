@@ -180,7 +180,7 @@ BAD = {
     "a negative weight": (lambda: pcfi.position(([[0], [1]], [-1.0]), 1), "at least 0"),
     "a wrong seed": (lambda: pcfi.position(KARATE, 3, random_state=-1), "random_state must be"),
     "too few nodes": (lambda: pcfi.position(KARATE, 3, n_nodes=5), "n_nodes is 5"),
-    "not a graph": (lambda: pcfi.position("karate", 3), "graph is a builtins.str"),
+    "not a graph": (lambda: pcfi.position("karate", 3), "graph is 'karate'"),
     "with values": (
         lambda: pcfi.impute(np.eye(34), KARATE, position=3),
         "position must be 0 for values, because position channels belong to a representation",

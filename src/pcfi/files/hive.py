@@ -1,6 +1,7 @@
 """Partitioned datasets: folders such as year=2024/month=5 with Parquet files, whose names are columns of the table."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from inspect import signature
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,9 @@ def with_partition(rows: Any, values: dict[str, str], kinds: dict[str, Any], nam
     return rows
 
 
+_IN_ORDER: dict[str, Any] = {"preserve_order": True}  # batches may overtake each other without threads, too; pyarrow 21
+
+
 def write_partitioned(tables: Iterator[Any], path: str, names: Sequence[str]) -> None:
     """Write tables as a dataset whose folders hold some columns; it appears under its name when it is complete."""
     import pyarrow as pa
@@ -75,7 +79,8 @@ def write_partitioned(tables: Iterator[Any], path: str, names: Sequence[str]) ->
             schema=first.schema,
             format="parquet",
             partitioning=dataset.partitioning(pa.schema([first.schema.field(name) for name in names]), flavor="hive"),
-            use_threads=False,  # rows stay in their order
+            use_threads=False,
+            **_IN_ORDER if "preserve_order" in signature(dataset.write_dataset).parameters else {},
         )
         remove(Path(path))
         scratch.rename(path)
